@@ -1,0 +1,64 @@
+"""What drafcheck says: findings, where they point, how bad and how sure they are."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Severity(str, Enum):
+    """How bad a finding is, decided by what the fault costs on a real server.
+
+    ``error``: the engine refuses the draft model or silently serves a broken one.
+    ``warning``: it loads and loses accept length, or will under a named condition.
+    ``note``: worth one quiet line.
+    """
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+    @property
+    def rank(self) -> int:
+        """0 for the worst, so that sorting by rank puts errors first."""
+        return list(Severity).index(self)
+
+
+class Confidence(str, Enum):
+    """How sure a finding is: ``certain``, ``likely`` or ``guess``."""
+
+    CERTAIN = "certain"
+    LIKELY = "likely"
+    GUESS = "guess"
+
+
+class Location(BaseModel):
+    """A place that a finding points to; every field is optional but ``file``.
+
+    ``key`` is a dotted path inside a JSON file; ``line`` and ``column`` count from 1.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    file: str | None = None
+    tensor: str | None = None
+    key: str | None = None
+    line: int | None = None
+    column: int | None = None
+
+
+class Finding(BaseModel):
+    """One fault, for one engine version. Field names are fixed: gates parse them."""
+
+    model_config = ConfigDict(frozen=True)
+
+    rule: Annotated[str, Field(description="code, such as DC101")]
+    name: Annotated[str, Field(description="kebab name, such as dropped-weight")]
+    severity: Severity
+    confidence: Confidence
+    message: str
+    locations: tuple[Location, ...] = ()
+    help: str | None = None
+    fixable: bool = False

@@ -1,0 +1,147 @@
+"""The shapes of the three plans; the modules beside this one compute them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from drafcheck.tensor import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter that the engine creates.
+
+    ``shape`` is what this version builds from this config. ``formula`` holds one text per dimension,
+    such as ``num_heads * head_dim`` (fused parameters: the sum). ``initial`` is what it holds when nothing is loaded: ``ones``,
+    ``zeros``, ``random`` (a trained-looking distribution) or ``empty`` (uninitialised memory).
+    ``shards`` maps the shard names of a fused parameter to their rows, in order.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    formula: tuple[str, ...]
+    initial: str
+    shards: dict[str, int] = field(default_factory=dict)
+    shard_formulas: dict[str, str] = field(default_factory=dict)
+    spare: bool = False  # built, but the forward pass never uses it
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A tensor that reaches a parameter. ``shard`` is the part of a fused parameter, or None.
+
+    ``cut`` is the number of rows or columns of the tensor that the loader throws away without a word,
+    ``short`` the number it leaves unwritten or zero-filled (``padded``).
+    """
+
+    tensor: Tensor
+    parameter: str
+    shard: str | None = None
+    cut: int = 0
+    short: int = 0
+    padded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """A tensor that changes nothing. ``why``: ``design`` (t2d, rotary buffers), ``tied``,
+    ``unknown`` (no parameter of that name) or ``no-slot`` (a bias without a parameter).
+
+    ``wanted`` is a name under which this loader would have taken the tensor, if one exists.
+    """
+
+    tensor: Tensor
+    why: str
+    wanted: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """A fused parameter of which some shards are never written. ``fraction`` is the unwritten share."""
+
+    parameter: str
+    missing: tuple[str, ...]
+    fraction: float
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The engine stops. ``stage``: ``config``, ``class``, ``construct``, ``files`` or ``load``.
+
+    ``error`` quotes the shape of the engine's message. ``cause`` is a short machine word that checks
+    use to decide whose finding it is: ``model-type``, ``architecture``, ``layers``, ``config-key``,
+    ``no-files``, ``missing-shard``, ``name``, ``shape``.
+    """
+
+    stage: str
+    error: str
+    cause: str
+    tensor: Tensor | None = None
+    parameter: str | None = None
+    key: str | None = None
+
+
+@dataclass(slots=True)
+class LoadPlan:
+    """What the loader does with every tensor, and who fills every parameter."""
+
+    contract: str
+    parameters: dict[str, Parameter] = field(default_factory=dict)
+    writes: list[Write] = field(default_factory=list)
+    dropped: list[Drop] = field(default_factory=list)
+    unwritten: list[str] = field(default_factory=list)
+    partial: list[Partial] = field(default_factory=list)
+    refused: Refusal | None = None
+    fills_from_target: list[str] = field(default_factory=list)
+    mapping: Tensor | None = None  # the tensor read as d2t
+    mapping_semantics: str = "offset"
+    unread: list[Tensor] = field(default_factory=list)  # not reached: the loader stopped before
+    lost: list[Refusal] = field(default_factory=list)  # every refusal, were the first one mended
+
+    def writes_to(self, parameter: str) -> list[Write]:
+        """The writes that reach ``parameter``, in file order."""
+        return [w for w in self.writes if w.parameter == parameter]
+
+
+@dataclass(slots=True)
+class WiringPlan:
+    """What the target hands to the drafter.
+
+    ``captured`` is None when it cannot be known (no target given). ``layer_outputs`` are 0-based: k is
+    the output of target layer k; None when unknown. ``fc_in`` is the width of fc's input that this
+    version builds, ``fed`` the width that really arrives (both in elements).
+    """
+
+    captured: bool | None = None
+    why_not: str | None = None  # when captured is False: one clause, lower case
+    layer_outputs: tuple[int, ...] | None = None
+    source: str = "default"  # "default" or the dotted config key the ids come from
+    ids: tuple[int, ...] | None = None  # as written in the config
+    num_aux: int | None = None  # how many states this version sizes fc for
+    target_hidden: int | None = None  # the width this version assumes for one state
+    fc_in: int | None = None
+    fed: int | None = None
+    fc_applied: bool | None = None  # False: the width test skips fc
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class VocabularyPlan:
+    """Which target token each draft id becomes.
+
+    ``raw`` are the values of d2t as stored, ``targets`` the token that this engine computes for each
+    draft id (None: no d2t, or not readable). ``t2d`` holds one byte a target token, 1 where kept.
+    """
+
+    raw: list[int] | None = None
+    targets: list[int] | None = None
+    t2d: bytes | None = None
+    d2t_tensor: Tensor | None = None
+    t2d_tensor: Tensor | None = None
+    semantics: str = "none"  # how the *engine* reads d2t: none, offset, absolute
+    meant: str | None = None  # how the values were meant: offset, absolute, identity; None: cannot tell
+    head_rows: int | None = None  # rows of lm_head in the file
+    draft_vocab: int | None = None  # what the config says
+    target_vocab: int | None = None
+    head_from_target: bool = False
+    tied: bool = False

@@ -1,0 +1,94 @@
+"""The table of rules: declared with ``@rule``, selected by code or name, run in order of code."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from drafcheck.finding import Confidence, Location, Severity
+
+if TYPE_CHECKING:
+    from drafcheck.subject import Subject
+
+CHECK_MODULES = (
+    "files",
+    "names",
+    "shapes",
+    "vocabulary",
+    "hidden_states",
+    "config",
+    "target",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """What a check yields; the registry adds code, name and the default severity.
+
+    ``severity`` must be one that the rule declares; ``None`` means the rule's first.
+    """
+
+    message: str
+    locations: tuple[Location, ...] = ()
+    help: str | None = None
+    severity: Severity | None = None
+    confidence: Confidence = Confidence.CERTAIN
+    fixable: bool = False
+
+
+Check = Callable[["Subject"], Iterator[Hit]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule of the catalogue: a code, a kebab name, and the check that decides.
+
+    ``severities`` lists every severity that the check may give, the default first.
+    ``needs`` names the parts of the Subject without which the rule is skipped
+    (see ``drafcheck.subject.NEEDS``).
+    """
+
+    code: str
+    name: str
+    severities: tuple[Severity, ...]
+    needs: tuple[str, ...]
+    since: str
+    check: Check
+
+    @property
+    def doc(self) -> str:
+        """The rule's documentation: the docstring of its check."""
+        return self.check.__doc__ or ""
+
+
+_RULES: dict[str, Rule] = {}
+
+
+def rule(
+    code: str,
+    name: str,
+    *severities: Severity,
+    needs: tuple[str, ...] = (),
+    since: str = "0.1.0",
+) -> Callable[[Check], Check]:
+    """Declare the decorated generator as the check of rule ``code``.
+
+    Raises ValueError when a code or name is declared twice.
+    """
+
+    def declare(check: Check) -> Check:
+        if code in _RULES or any(r.name == name for r in _RULES.values()):
+            raise ValueError(f"rule {code} {name} is declared twice")
+        _RULES[code] = Rule(code, name, severities, needs, since, check)
+        return check
+
+    return declare
+
+
+def load_rules() -> dict[str, Rule]:
+    """All built-in rules by code, in order of code; imports the check modules once."""
+    for module in CHECK_MODULES:
+        importlib.import_module(f"drafcheck.checks.{module}")
+    return dict(sorted(_RULES.items()))

@@ -1,0 +1,53 @@
+"""Everything a check may look at, for one checkpoint and one engine version."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from drafcheck.plan.model import LoadPlan, VocabularyPlan, WiringPlan
+
+if TYPE_CHECKING:
+    from drafcheck.checkpoint import Checkpoint
+    from drafcheck.config import DraftConfig, TargetConfig
+    from drafcheck.contract import Contract, Engine
+    from drafcheck.plan.files import Selection
+    from drafcheck.reference import Reference
+    from drafcheck.targets import TargetClass
+
+NEEDS = {
+    "config": "a readable config.json",
+    "weights": "readable weight files",
+    "contract": "a draft class that drafcheck knows for this engine",
+    "load": "a load plan",
+    "target": "--target",
+    "reference": "--reference",
+}
+"""What a rule can need of a Subject, each with the words that say it is missing."""
+
+
+@dataclass(slots=True)
+class Subject:
+    """One checkpoint, one engine version, and the plans worked out for the two."""
+
+    checkpoint: Checkpoint
+    engine: Engine
+    algorithm: str
+    algorithm_given: bool = False
+    dtype: str | None = None  # --dtype of the launch, when given
+    config: DraftConfig | None = None
+    target: TargetConfig | None = None
+    target_class: TargetClass | None = None
+    selection: Selection | None = None
+    contract: Contract | None = None
+    load: LoadPlan | None = None
+    wiring: WiringPlan | None = None
+    vocabulary: VocabularyPlan | None = None
+    reference: Reference | None = None
+    crashed: dict[str, str] = field(default_factory=dict)
+
+    def has(self, need: str) -> bool:
+        """Whether the part that a rule needs is there; ``need`` is a key of NEEDS."""
+        if need == "weights":
+            return self.selection is not None and bool(self.selection.files)
+        return getattr(self, need) is not None
