@@ -1,0 +1,188 @@
+"""The contract book: rules/**/*.toml, which engine release is meant, and what that release requires."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import InvalidVersion, Version
+
+from drafcheck.errors import UsageError
+
+if TYPE_CHECKING:
+    from drafcheck.config import DraftConfig
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+DEFAULT_ENGINE = "sglang"
+Table = dict[str, Any]
+
+
+@functools.cache
+def rules_folder() -> Path:
+    """Where the contract book lies: inside the package (wheel), or beside it (source tree)."""
+    inside = Path(__file__).parent / "rules"
+    return inside if inside.is_dir() else Path(__file__).parent.parent / "rules"
+
+
+@functools.cache
+def load_toml(*parts: str) -> Table:
+    """The parsed TOML file ``rules/<parts>``; an empty table when the book has no such file.
+
+    Read once in a process; callers must not change what they get.
+    """
+    path = rules_folder().joinpath(*parts)
+    try:
+        with path.open("rb") as stream:
+            return tomllib.load(stream)
+    except FileNotFoundError:
+        return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """One engine release. ``version`` is as asked for, ``known`` the release whose contract is used.
+
+    ``exact`` is False when the book has no entry for the release asked for.
+    """
+
+    name: str
+    version: str
+    known: Version
+    exact: bool
+    how: str = "given"  # given, installed or newest
+
+    def within(self, versions: str) -> bool:
+        """Whether the release lies in a PEP 440 range such as ``>=0.4.9,<0.5.12``."""
+        return specifier(versions).contains(self.known, prereleases=True)
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version}"
+
+
+@functools.lru_cache(maxsize=4096)
+def specifier(versions: str) -> SpecifierSet:
+    """The parsed PEP 440 range; raises ValueError naming the range when it is not one."""
+    try:
+        return SpecifierSet(versions)
+    except InvalidSpecifier as error:
+        raise ValueError(f"not a version range: {versions!r}") from error
+
+
+def in_force(revisions: list[Table], engine: Engine) -> Table | None:
+    """The first revision whose ``versions`` hold the engine's release; no ``versions`` means all."""
+    for revision in revisions:
+        if engine.within(revision.get("versions", "")):
+            return revision
+    return None
+
+
+def engines() -> list[str]:
+    """The engines that the book knows, in alphabetical order."""
+    return sorted(p.parent.name for p in rules_folder().glob("*/engine.toml"))
+
+
+@functools.cache
+def releases(name: str) -> tuple[Version, ...]:
+    """The releases of an engine that the book describes, oldest first."""
+    return tuple(sorted(Version(v) for v in load_toml(name, "engine.toml").get("releases", [])))
+
+
+def resolve_engine(text: str | None) -> Engine:
+    """The engine release meant by ``sglang==0.5.9``, ``sglang`` or None.
+
+    Without a version: the installed one, read from its metadata without importing it, else the newest known.
+    A release that the book lacks is read by its nearest predecessor (the oldest one when there is none).
+    Raises UsageError for an unknown engine or a version that is none.
+    """
+    name, _, wanted = (text or DEFAULT_ENGINE).partition("==")
+    name = name.strip().lower()
+    known = releases(name) if name in engines() else ()
+    if not known:
+        raise UsageError(f"unknown engine {name!r}: known are {', '.join(engines())}")
+    if wanted.strip():
+        return _asked_for(name, wanted.strip(), known, "given")
+    installed = _installed(load_toml(name, "engine.toml").get("package", name))
+    if installed:
+        return _asked_for(name, installed, known, "installed")
+    return Engine(name, str(known[-1]), known[-1], exact=True, how="newest")
+
+
+def _asked_for(name: str, wanted: str, known: tuple[Version, ...], how: str) -> Engine:
+    try:
+        version = Version(wanted)
+    except InvalidVersion:
+        raise UsageError(f"not a version of {name}: {wanted!r}; write {name}=={known[-1]}") from None
+    earlier = [v for v in known if v <= version]
+    nearest = earlier[-1] if earlier else known[0]
+    return Engine(name, str(version), nearest, exact=nearest == version, how=how)
+
+
+def _installed(package: str) -> str | None:
+    # importlib.metadata is slow to import: only wanted when no version was given.
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """What one release requires of one draft class: a revision of ``rules/<engine>/<class>.toml``."""
+
+    name: str  # such as sglang/llama_eagle3
+    architecture: str
+    algorithms: tuple[str, ...]
+    kind: str  # eagle3, eagle1, dflash ...
+    revision: Table
+    defaults: Table = field(default_factory=dict)
+
+    def value(self, name: str, config: DraftConfig) -> int | None:
+        """The integer that this release gets for ``name`` (hidden_size, num_aux, target_hidden ...).
+
+        None when the config has no usable value and the class has no default.
+        """
+        from drafcheck.lookup import lookup_integer
+
+        return lookup_integer(self, name, config)
+
+    def flag(self, name: str, config: DraftConfig) -> bool:
+        """Whether this release takes the flag ``name`` for set (see ``[revision.flags]``)."""
+        from drafcheck.lookup import lookup_flag
+
+        return lookup_flag(self, name, config)
+
+
+def contract_files(engine: str) -> list[str]:
+    """The names of the draft class files of an engine: those that list ``architectures``."""
+    index = load_toml(engine, "engine.toml").get("contracts", [])
+    return [str(name) for name in index]
+
+
+def contract_for(engine: Engine, architecture: str | None) -> Contract | None:
+    """The contract in force for a draft class of this release, or None when the book has none."""
+    for stem in contract_files(engine.name):
+        book = load_toml(engine.name, f"{stem}.toml")
+        if architecture not in book.get("architectures", []):
+            continue
+        revision = in_force(book.get("revision", []), engine)
+        if revision is None:
+            return None
+        return Contract(
+            name=f"{engine.name}/{stem}",
+            architecture=str(architecture),
+            algorithms=tuple(book.get("algorithms", [])),
+            kind=str(book.get("kind", "")),
+            revision=revision,
+            defaults=book.get("defaults", {}),
+        )
+    return None
