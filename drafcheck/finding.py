@@ -5,7 +5,18 @@ from __future__ import annotations
 from enum import Enum
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+
+def _encodable(value: object) -> object:
+    """A lone surrogate, which JSON can smuggle into a name, becomes the six characters ``\\udXXX``."""
+    if isinstance(value, str) and not value.isascii():
+        return value.encode("utf-8", "backslashreplace").decode("utf-8")
+    return value
+
+
+Text = Annotated[str, BeforeValidator(_encodable)]
+"""Text that may come from a checkpoint: always encodable as UTF-8, otherwise untouched."""
 
 
 class Severity(str, Enum):
@@ -40,11 +51,11 @@ class Location(BaseModel):
     ``key`` is a dotted path inside a JSON file; ``line`` and ``column`` count from 1.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
-    file: str | None = None
-    tensor: str | None = None
-    key: str | None = None
+    file: Text | None = None
+    tensor: Text | None = None
+    key: Text | None = None
     line: int | None = None
     column: int | None = None
 
@@ -52,13 +63,13 @@ class Location(BaseModel):
 class Finding(BaseModel):
     """One fault, for one engine version. Field names are fixed: gates parse them."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     rule: Annotated[str, Field(description="code, such as DC101")]
     name: Annotated[str, Field(description="kebab name, such as dropped-weight")]
     severity: Severity
     confidence: Confidence
-    message: str
+    message: Text
     locations: tuple[Location, ...] = ()
-    help: str | None = None
+    help: Text | None = None
     fixable: bool = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from drafcheck.finding import Confidence, Location, Severity
@@ -12,15 +13,6 @@ from drafcheck.finding import Confidence, Location, Severity
 if TYPE_CHECKING:
     from drafcheck.subject import Subject
 
-CHECK_MODULES = (
-    "files",
-    "names",
-    "shapes",
-    "vocabulary",
-    "hidden_states",
-    "config",
-    "target",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +81,6 @@ def rule(
 
 def load_rules() -> dict[str, Rule]:
     """All built-in rules by code, in order of code; imports the check modules once."""
-    for module in CHECK_MODULES:
-        importlib.import_module(f"drafcheck.checks.{module}")
+    for module in sorted(Path(__file__).with_name("checks").glob("[a-z]*.py")):
+        importlib.import_module(f"drafcheck.checks.{module.stem}")
     return dict(sorted(_RULES.items()))
