@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +64,7 @@ class Engine:
         return specifier(versions).contains(self.known, prereleases=True)
 
     def __str__(self) -> str:
+        """Such as ``sglang 0.5.9``."""
         return f"{self.name} {self.version}"
 
 
@@ -137,52 +138,94 @@ def _installed(package: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """What one release requires of one draft class: a revision of ``rules/<engine>/<class>.toml``."""
+    """What one release requires of one draft class: the entries of ``rules/<engine>/<class>.toml`` in force.
+
+    ``read``: how each quantity is read from config.json; ``messages``: what it says when it refuses. ``flags``, ``refuse``, ``params``, ``sharing``,
+    ``expand``: all entries in force. ``names``, ``loaders``, ``mapping``: the first in force.
+    """
 
     name: str  # such as sglang/llama_eagle3
     architecture: str
     algorithms: tuple[str, ...]
     kind: str  # eagle3, eagle1, dflash ...
-    revision: Table
-    defaults: Table = field(default_factory=dict)
+    summary: str
+    read: Table
+    defaults: Table
+    flags: tuple[Table, ...]
+    refuse: tuple[Table, ...]
+    names: Table
+    stacked: Table
+    loaders: Table
+    messages: Table
+    mapping: Table
+    sharing: tuple[Table, ...]
+    params: tuple[Table, ...]
+    expand: Table
 
     def value(self, name: str, config: DraftConfig) -> int | None:
         """The integer that this release gets for ``name`` (hidden_size, num_aux, target_hidden ...).
 
         None when the config has no usable value and the class has no default.
         """
-        from drafcheck.lookup import lookup_integer
+        from drafcheck.lookup import integer
 
-        return lookup_integer(self, name, config)
+        return integer(self, name, config)
 
     def flag(self, name: str, config: DraftConfig) -> bool:
-        """Whether this release takes the flag ``name`` for set (see ``[revision.flags]``)."""
-        from drafcheck.lookup import lookup_flag
+        """Whether this release takes the flag ``name`` for set; False for a flag it does not have."""
+        from drafcheck.lookup import flag
 
-        return lookup_flag(self, name, config)
+        return flag(self, name, config)
 
 
 def contract_files(engine: str) -> list[str]:
-    """The names of the draft class files of an engine: those that list ``architectures``."""
-    index = load_toml(engine, "engine.toml").get("contracts", [])
-    return [str(name) for name in index]
+    """The names of the draft class files of an engine, without their ending."""
+    return [str(name) for name in load_toml(engine, "engine.toml").get("contracts", [])]
 
 
 def contract_for(engine: Engine, architecture: str | None) -> Contract | None:
     """The contract in force for a draft class of this release, or None when the book has none."""
     for stem in contract_files(engine.name):
         book = load_toml(engine.name, f"{stem}.toml")
-        if architecture not in book.get("architectures", []):
-            continue
-        revision = in_force(book.get("revision", []), engine)
-        if revision is None:
-            return None
-        return Contract(
-            name=f"{engine.name}/{stem}",
-            architecture=str(architecture),
-            algorithms=tuple(book.get("algorithms", [])),
-            kind=str(book.get("kind", "")),
-            revision=revision,
-            defaults=book.get("defaults", {}),
-        )
+        if architecture in book.get("architectures", []):
+            revision = in_force(book.get("revision", []), engine)
+            return _contract(f"{engine.name}/{stem}", str(architecture), book, revision, engine) if revision else None
     return None
+
+
+def _contract(name: str, architecture: str, book: Table, revision: Table, engine: Engine) -> Contract:
+    def every(section: str) -> tuple[Table, ...]:
+        return tuple(entry for entry in book.get(section, []) if engine.within(entry.get("versions", "")))
+
+    def first(section: str) -> Table:
+        return in_force(book.get(section, []), engine) or {}
+
+    def merged(section: str) -> Table:
+        facts = {key: value for entry in every(section) for key, value in entry.items()}
+        return {key: value for key, value in facts.items() if key not in ("versions", "source")}
+
+    return Contract(
+        name=name,
+        architecture=architecture,
+        algorithms=tuple(book.get("algorithms", [])),
+        kind=str(book.get("kind", "")),
+        summary=str(revision.get("summary", "")),
+        read=merged("read"),
+        defaults=book.get("defaults", {}),
+        flags=every("flag"),
+        refuse=every("refuse"),
+        names=first("names"),
+        stacked=book.get("stacked", {}),
+        loaders=first("loaders"),
+        messages=merged("messages"),
+        mapping=first("mapping"),
+        sharing=every("sharing"),
+        params=every("param"),
+        expand={key: value for entry in every("expand") for key, value in _placeholders(entry).items()},
+    )
+
+
+def _placeholders(entry: Table) -> Table:
+    """``{"layer": ("layers.{n}", "num_layers")}`` of one [[expand]] entry; the count is None for a single one."""
+    count = entry.get("count")
+    return {key: (text, count) for key, text in entry.items() if key not in ("versions", "count", "source")}

@@ -12,8 +12,8 @@ class Parameter:
     """A parameter that the engine creates.
 
     ``shape`` is what this version builds from this config. ``formula`` holds one text per dimension,
-    such as ``num_heads * head_dim`` (fused parameters: the sum). ``initial`` is what it holds when nothing is loaded: ``ones``,
-    ``zeros``, ``random`` (a trained-looking distribution) or ``empty`` (uninitialised memory).
+    such as ``num_heads * head_dim`` (fused parameters: the sum). ``initial`` is what it holds when nothing is
+    loaded: ``ones``, ``zeros``, ``random`` (a layer's own initialisation) or ``empty`` (uninitialised memory).
     ``shards`` maps the shard names of a fused parameter to their rows, in order.
     """
 

@@ -1,0 +1,107 @@
+"""Reading a config as a contract says: first usable value, integer products, flags.
+
+The little language of ``[[read]]``: ``"key.sub"`` is a config key, ``"key where model_type is x"`` one that counts for
+that model_type only, ``"len key"`` the length of a list, ``"= a * b // c"`` an expression over other quantities,
+a number is itself. ``param`` shapes are such expressions too.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from drafcheck.config import DraftConfig
+    from drafcheck.contract import Contract
+
+MISSING = object()
+_TERM = re.compile(r"\s*(\*|//|\+)\s*")
+
+
+def raw(config: DraftConfig, key: str) -> Any:
+    """The value at a dotted key, or MISSING when it, or a table on the way, is absent."""
+    here: Any = config.data
+    for part in key.split("."):
+        if not isinstance(here, dict) or part not in here:
+            return MISSING
+        here = here[part]
+    return here
+
+
+def is_integer(value: object) -> bool:
+    """Whether a JSON value is an integer; true and false are none."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def integer(contract: Contract, name: str, config: DraftConfig) -> int | None:
+    """The integer that the release gets for a quantity of ``[[read]]``; None when it gets none."""
+    for item in contract.read.get(name, [name]):
+        value = _item(contract, item, config)
+        if value is not None:
+            return value
+    return None
+
+
+def _item(contract: Contract, item: int | str, config: DraftConfig) -> int | None:
+    if isinstance(item, int):
+        return item
+    if item.startswith("= "):
+        return evaluate(contract, item[2:], config)
+    if item.startswith("len "):
+        value = raw(config, item[4:])
+        return len(value) if isinstance(value, list) and value else None
+    key, _, model_type = item.partition(" where model_type is ")
+    if model_type and config.data.get("model_type") != model_type:
+        return None
+    return _key(contract, key, config)
+
+
+def _key(contract: Contract, key: str, config: DraftConfig) -> int | None:
+    value = raw(config, key)
+    if value is MISSING or value is None:
+        model_type = config.data.get("model_type")
+        value = contract.defaults.get(model_type, {}).get(key) if isinstance(model_type, str) else None
+    return value if isinstance(value, int) and is_integer(value) else None
+
+
+def evaluate(contract: Contract, expression: str, config: DraftConfig) -> int | None:
+    """The value of ``2 * hidden_size`` and the like, left to right; None when a part has none."""
+    first, *rest = _TERM.split(expression.strip())
+    total = _operand(contract, first, config)
+    for operator, operand in zip(rest[::2], rest[1::2], strict=True):
+        value = _operand(contract, operand, config)
+        if total is None or value is None or (operator == "//" and value == 0):
+            return None
+        total = total * value if operator == "*" else total // value if operator == "//" else total + value
+    return total
+
+
+def _operand(contract: Contract, text: str, config: DraftConfig) -> int | None:
+    return int(text) if text.isdigit() else integer(contract, text, config)
+
+
+def flag(contract: Contract, name: str, config: DraftConfig) -> bool:
+    """Whether the release takes a flag for set; keys are taken for true as Python takes them."""
+    entry = next((f for f in contract.flags if f["name"] == name), None)
+    if entry is None or ("unless" in entry and flag(contract, entry["unless"], config)):
+        return False
+    if "null" in entry:
+        return raw(config, entry["null"]) is None
+    if "first" in entry:
+        present = [raw(config, key) for key in entry["first"]]
+        return bool(next((v for v in present if v is not MISSING), False))
+    return bool(entry.get("always")) or any(_truthy(raw(config, key)) for key in entry.get("any", []))
+
+
+def _truthy(value: object) -> bool:
+    return value is not MISSING and bool(value)
+
+
+def keys_read(contract: Contract, config: DraftConfig) -> list[str]:
+    """The config keys that must be integers (or absent, or null) for this release and this model_type."""
+    items = [item for listed in contract.read.values() if isinstance(listed, list) for item in listed]
+    named = [i.partition(" where model_type is ") for i in items if isinstance(i, str) and i[:2] != "= "]
+    wanted = [
+        key for key, _, only in named if not key.startswith("len ") and only in ("", config.data.get("model_type"))
+    ]
+    return list(dict.fromkeys(wanted))

@@ -1,0 +1,116 @@
+"""Which parameters a release creates from a config, how large they are, and when it refuses to create any."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from drafcheck.lookup import MISSING, evaluate, is_integer, keys_read, raw
+from drafcheck.plan.model import Parameter, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from drafcheck.config import DraftConfig
+    from drafcheck.contract import Contract, Table
+
+MOST_COPIES = 512
+"""So many layers of one parameter are written out at most: a config may claim 10**9 of them."""
+
+
+def build_parameters(contract: Contract, config: DraftConfig) -> dict[str, Parameter]:
+    """The parameters by name, in the order of the contract. A size that cannot be known is -1."""
+    found = (p for entry in contract.params if _wanted(contract, entry, config) for p in _each(contract, entry, config))
+    return {p.name: p for p in found}
+
+
+def load_kinds(contract: Contract, config: DraftConfig) -> dict[str, str]:
+    """How each parameter is loaded: ``plain``, ``vocab``, ``qkv``, ``merged`` or ``row``."""
+    wanted = (entry for entry in contract.params if _wanted(contract, entry, config))
+    return {name: entry["load"] for entry in wanted for name in _names(contract, entry, config)}
+
+
+def _wanted(contract: Contract, entry: Table, config: DraftConfig) -> bool:
+    if "when" in entry and not contract.flag(entry["when"], config):
+        return False
+    return not ("unless" in entry and contract.flag(entry["unless"], config))
+
+
+def _each(contract: Contract, entry: Table, config: DraftConfig) -> Iterator[Parameter]:
+    rows = {shard: evaluate(contract, text, config) for shard, text in entry.get("shards", {}).items()}
+    formula = (" + ".join(entry["shards"].values()), entry["in"]) if rows else tuple(entry["shape"])
+    sizes = (
+        (_sum(rows.values()), evaluate(contract, entry["in"], config))
+        if rows
+        else tuple(evaluate(contract, text, config) for text in formula)
+    )
+    shape = tuple(-1 if size is None else size for size in sizes)
+    shards = {shard: -1 if size is None else size for shard, size in rows.items()}
+    for name in _names(contract, entry, config):
+        yield Parameter(
+            name, shape, formula, entry["initial"], shards, dict(entry.get("shards", {})), bool(entry.get("spare"))
+        )
+
+
+def _sum(sizes: Iterable[int | None]) -> int | None:
+    total = 0
+    for size in sizes:
+        if size is None:
+            return None
+        total += size
+    return total
+
+
+def _names(contract: Contract, entry: Table, config: DraftConfig) -> list[str]:
+    """The names of one entry with its placeholder written out; ``layers`` keeps the first or the later ones."""
+    name: str = entry["name"]
+    for placeholder, (text, count) in contract.expand.items():
+        if "{" + placeholder + "}" not in name:
+            continue
+        if count is None:
+            return [name.replace("{" + placeholder + "}", text)] if entry.get("layers") != "later" else []
+        copies = range(min(max(contract.value(count, config) or 0, 0), MOST_COPIES))
+        part = {"first": copies[:1], "later": copies[1:]}.get(entry.get("layers", ""), copies)
+        return [name.replace("{" + placeholder + "}", text.replace("{n}", str(n))) for n in part]
+    return [name]
+
+
+def refused_config(contract: Contract, config: DraftConfig) -> Refusal | None:
+    """The first refusal of the constructor, or None when this release builds the class from this config."""
+    for entry in contract.refuse:
+        if _applies(contract, entry, config):
+            value = raw(config, entry["key"])
+            error = entry["error"].replace("{type}", _type(value))
+            return Refusal("construct", error, entry.get("cause", "config-key"), key=entry["key"])
+    return _wrong_type(contract, config)
+
+
+def _applies(contract: Contract, entry: Table, config: DraftConfig) -> bool:
+    if "unless" in entry and contract.flag(entry["unless"], config):
+        return False
+    value = raw(config, entry["key"])
+    if "is_not" in entry:
+        name = next((n for n, items in contract.read.items() if items == [entry["key"]]), "")
+        known = contract.value(name, config)
+        return known is not None and known != entry["is_not"]
+    present = value is not MISSING and value is not None and bool(value)
+    return {
+        "absent": value is MISSING,
+        "null": value is None,
+        "not a table": present and not isinstance(value, dict),
+        "not a list": present and not isinstance(value, (list, str, dict)),
+    }[entry["is"]]
+
+
+def _wrong_type(contract: Contract, config: DraftConfig) -> Refusal | None:
+    """A size that is no positive integer: whatever the message, no release builds a class from it."""
+    for key in keys_read(contract, config):
+        value = raw(config, key)
+        if value is MISSING or value is None:
+            continue
+        if not is_integer(value) or value < 1:
+            return Refusal("construct", f"{_type(value)} where a size is read", "config-value", key=key)
+    return None
+
+
+def _type(value: object) -> str:
+    return type(value).__name__
