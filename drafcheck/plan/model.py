@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from drafcheck.finding import Confidence
 from drafcheck.tensor import Tensor
 
 
@@ -131,6 +132,9 @@ class VocabularyPlan:
 
     ``raw`` are the values of d2t as stored, ``targets`` the token that this engine computes for each
     draft id (None: no d2t, or not readable). ``t2d`` holds one byte a target token, 1 where kept.
+    ``certainty`` says how sure ``meant`` is; ``unreadable`` why ``raw`` or ``t2d`` is missing although the
+    tensor is there. ``vocab`` is the best known size of the target's vocabulary, in tokens: the target's own,
+    else the draft config's, else t2d's length (``vocab_source``: ``target``, ``config``, ``t2d`` or ``none``).
     """
 
     raw: list[int] | None = None
@@ -145,3 +149,8 @@ class VocabularyPlan:
     target_vocab: int | None = None
     head_from_target: bool = False
     tied: bool = False
+    certainty: Confidence = Confidence.CERTAIN
+    unreadable: str | None = None
+    head_tensor: Tensor | None = None
+    vocab: int | None = None
+    vocab_source: str = "none"
