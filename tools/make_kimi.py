@@ -83,7 +83,7 @@ def layer(prefix: str) -> Weights:
 
 
 def draft_weights(prefix: str = "midlayer", states: int = 3, salt: int = 0) -> Weights:
-    """Every tensor; ``prefix`` names the layer, ``states`` is how many hidden states fc takes, ``salt`` picks the map."""
+    """Every tensor. ``prefix`` names the layer, ``states`` is how many hidden states fc takes, ``salt`` the map."""
     kept = spread(DRAFT_VOCAB, TARGET_VOCAB, salt)
     return {
         "d2t": offsets(kept),
