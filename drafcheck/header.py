@@ -1,0 +1,180 @@
+"""The header of a safetensors file: tensors and everything that can be wrong with them.
+
+Only the header is read: eight bytes of length and that many bytes of JSON. The verdict is the one of the
+safetensors library, with these exceptions, where drafcheck is stricter because readers of the format disagree:
+a tensor name or a field of a tensor that is given twice, and a tensor described by a list or with its dtype
+as an object. Names that are given twice are read differently by every reader (the library keeps the last one).
+"""
+
+from __future__ import annotations
+
+import gc
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from operator import itemgetter
+
+from drafcheck.finding import Location
+from drafcheck.header_json import DTYPE_BITS, WORD, CorruptError, Parser
+from drafcheck.lfs import POINTER_LIMIT, lfs_pointer
+from drafcheck.source import Source, SourceError
+from drafcheck.tensor import Problem, Tensor, Trouble
+
+HEADER_LIMIT = 100_000_000
+"""The longest header in bytes that the safetensors library accepts."""
+
+
+@dataclass(slots=True)
+class Header:
+    """What a weight file declares. ``tensors`` are in the order of the file's bytes (a pickle: of its dict)."""
+
+    tensors: tuple[Tensor, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    metadata: dict[str, str] = field(default_factory=dict)
+
+
+def read_header(source: Source) -> Header:
+    """The header of a safetensors file. Never raises on content: whatever is wrong is in ``problems``.
+
+    A header with a problem still lists the tensors that could be understood before it.
+    """
+    try:
+        return _read(source)
+    except SourceError as error:
+        return Header(problems=(Problem(error.trouble, error.message, Location(file=source.name)),))
+
+
+def _read(source: Source) -> Header:
+    size = source.size()
+    head = source.read(0, POINTER_LIMIT)
+    pointer = lfs_pointer(head, size, source.name)
+    if pointer:
+        return Header(problems=(pointer,))
+    parser = Parser(source.name)
+    try:
+        length = _header_length(head, size)
+        with _no_collection():
+            parser.parse(_text(source.read(8, 8 + length)), 8 + length)
+            _validate(parser.tensors, 8 + length, size)
+    except CorruptError as error:
+        place = Location(file=source.name, tensor=error.tensor)
+        problem = Problem(Trouble.CORRUPT, f"{source.name} {error.message}", place, _help(head))
+        return Header(tuple(parser.tensors), (problem,), parser.metadata)
+    return Header(tuple(parser.tensors), (), parser.metadata)
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Keep the cycle collector from walking a million new tuples again and again: half of the time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _help(head: bytes) -> str:
+    start = head.lstrip()[:15].lower()
+    if start.startswith((b"<!doctype", b"<html", b"<?xml")):
+        return "this is a web page saved under the name of a weight file: download the checkpoint again"
+    if head.startswith((b"PK\x03\x04", b"\x80\x02")):
+        return "this is a PyTorch pickle under another name: rename it to pytorch_model.bin, or convert it"
+    return "download the file again, or write it again with safetensors.torch.save_file"
+
+
+def _header_length(head: bytes, size: int) -> int:
+    if size == 0:
+        raise CorruptError("is empty")
+    if size < 8:
+        raise CorruptError(f"has {size} bytes: too short for the eight bytes that hold the header's length")
+    length: int = struct.unpack("<Q", head[:8])[0]
+    if length > HEADER_LIMIT:
+        raise CorruptError(f"declares a header of {length} bytes, more than the {HEADER_LIMIT} that are allowed")
+    if 8 + length > size:
+        raise CorruptError(f"declares a header of {length} bytes but only {size - 8} bytes follow")
+    return length
+
+
+def _text(raw: bytes) -> str:
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise CorruptError(f"has a header that is not utf-8 (byte {8 + error.start})") from error
+
+
+def _validate(tensors: list[Tensor], base: int, size: int) -> None:
+    """Names once, bytes without gap or overlap, sizes that fit, nothing before or after. Raises CorruptError."""
+    _unique_names(tensors)
+    _order(tensors)
+    end = base
+    for tensor in tensors:
+        name, dtype, shape, _, start, stop = tensor
+        if start != end or stop < start:
+            raise CorruptError(_misplaced(tensor, end, base), name)
+        bits = DTYPE_BITS[dtype]
+        for dimension in shape:
+            bits *= dimension
+        if bits != 8 * (stop - start) or bits == 0:
+            _check_size(tensor)
+        end = stop
+    _check_end(end - base, size - base)
+
+
+def _order(tensors: list[Tensor]) -> None:
+    """Sort by the place of the bytes, unless they are in order already, as nearly always."""
+    last = (0, 0)
+    for _, _, _, _, start, stop in tensors:
+        if (start, stop) < last:
+            tensors.sort(key=itemgetter(4, 5))
+            return
+        last = (start, stop)
+
+
+def _unique_names(tensors: list[Tensor]) -> None:
+    if len({t.name for t in tensors}) == len(tensors):
+        return
+    seen: set[str] = set()
+    for tensor in tensors:
+        if tensor.name in seen:
+            raise CorruptError("names a tensor twice", tensor.name)
+        seen.add(tensor.name)
+
+
+def _misplaced(tensor: Tensor, end: int, base: int) -> str:
+    start, stop, end = tensor.start - base, tensor.stop - base, end - base
+    if stop < start:
+        return f"gives data_offsets that end before they begin ({start} to {stop})"
+    if start < end:
+        return f"has overlapping tensors: one starts at {start} where the one before ends at {end}"
+    return f"has a hole of {start - end} bytes before the tensor at {start}"
+
+
+def _check_size(tensor: Tensor) -> None:
+    count = 1
+    for dimension in tensor.shape:  # in this order, as the library does: [2**40, 2**40, 0] overflows
+        count *= dimension
+        if count >= WORD:
+            raise CorruptError(f"gives the shape {_show(tensor.shape)}, whose size overflows 64 bits", tensor.name)
+    bits = count * DTYPE_BITS[tensor.dtype]
+    if bits >= WORD:
+        raise CorruptError(f"gives the shape {_show(tensor.shape)}, whose size overflows 64 bits", tensor.name)
+    held = tensor.stop - tensor.start
+    if bits != 8 * held:
+        wanted = f"{bits // 8} bytes" if bits % 8 == 0 else f"{bits} bits, not whole bytes"
+        said = f"{tensor.dtype} of shape {_show(tensor.shape)}"
+        raise CorruptError(f"has a tensor of {held} bytes whose {said} needs {wanted}", tensor.name)
+
+
+def _show(shape: tuple[int, ...]) -> str:
+    inner = ", ".join(map(str, shape[:8]))
+    return f"[{inner}, ...]" if len(shape) > 8 else f"[{inner}]"
+
+
+def _check_end(declared: int, held: int) -> None:
+    if declared > held:
+        raise CorruptError(f"is truncated: its tensors need {declared} bytes and {held} are there")
+    if declared < held:
+        raise CorruptError(f"has {held - declared} bytes after its last tensor that belong to none")

@@ -1,0 +1,270 @@
+"""The JSON of a safetensors header, member by member, refusing what the safetensors library refuses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from json import JSONDecodeError, JSONDecoder
+from typing import Any
+
+from drafcheck.tensor import Tensor
+
+DTYPE_BITS = {
+    "BOOL": 8, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "U8": 8, "I8": 8,
+    "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8, "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8,
+    "I16": 16, "U16": 16, "F16": 16, "BF16": 16,
+    "I32": 32, "U32": 32, "F32": 32, "C64": 64, "F64": 64, "I64": 64, "U64": 64,
+}  # fmt: skip
+"""The width in bits of one element of each dtype that safetensors 0.8 knows."""
+
+WORD = 1 << 64  # the library computes sizes in 64-bit integers and refuses what overflows
+_DEPTH = 127  # the library's JSON reader refuses deeper nesting
+METADATA = "__metadata__"
+_SHAPES_KEPT = 4096  # shapes repeat from layer to layer; a hostile file may make every one another
+_NUMBER = r"(?:0|[1-9][0-9]{0,18})"
+# The form in which the library itself writes an entry: reading it at once keeps a million tensors fast.
+_ENTRY = re.compile(
+    r'"([^"\\\x00-\x1f]*)":\{"dtype":"([A-Z0-9_]{1,12})",'
+    rf'"shape":\[((?:{_NUMBER}(?:,{_NUMBER})*)?)\],"data_offsets":\[({_NUMBER}),({_NUMBER})\]\}},?'
+)
+_SPACE = re.compile(r"[ \t\n\r]*")
+
+
+class CorruptError(Exception):
+    """One sentence about what is wrong, and the tensor that it concerns."""
+
+    def __init__(self, message: str, tensor: str | None = None) -> None:
+        """``message`` continues the file's name: ``is empty``."""
+        super().__init__(message)
+        self.message = message
+        self.tensor = tensor
+
+
+class Parser:
+    """Reads the members of the header object one by one, so that a million tensors fit into little memory."""
+
+    def __init__(self, file: str) -> None:
+        """``file`` is the name that the tensors carry."""
+        self.file = file
+        self.tensors: list[Tensor] = []
+        self.metadata: dict[str, str] = {}
+        self._metadata_seen = False
+        self._base = 0
+        self._shapes: dict[str, tuple[int, ...]] = {"": ()}
+        self._dtypes = {name: name for name in DTYPE_BITS}  # one string for each dtype, not one a tensor
+
+    def parse(self, text: str, base: int) -> None:
+        """Read the header object; ``base`` is where the tensor bytes start in the file. Raises CorruptError."""
+        self._base = base
+        at = skip(text, 0)
+        if not text.startswith("{", at):
+            raise CorruptError(_not_an_object(text, at))
+        at = skip(text, at + 1)
+        if text.startswith("}", at):
+            at += 1
+        else:
+            at = self._members(text, at)
+        at = skip(text, at)
+        if at != len(text):
+            raise CorruptError(f"has something after its header object (byte {8 + at})")
+
+    def _members(self, text: str, at: int) -> int:
+        while True:
+            plain = self._plain_members(text, at)
+            if plain == at or text[plain - 1] == ",":
+                plain = self._member(text, skip(text, plain))
+            at = skip(text, plain)
+            if text.startswith("}", at):
+                return at + 1
+            if not text.startswith(",", at):
+                raise CorruptError(f"has a header that is not json: expected a comma at byte {8 + at}")
+            at = skip(text, at + 1)
+
+    def _plain_members(self, text: str, at: int) -> int:
+        """Take members in the library's own form, each with its comma, as long as they come; where it stopped.
+
+        One flat loop: a million tensors pass here, and calls and shared objects decide over time and memory.
+        """
+        match, append, dtypes, base, file = _ENTRY.match, self.tensors.append, self._dtypes, self._base, self.file
+        shapes, make, last = self._shapes, Tensor._make, -1
+        while found := match(text, at):
+            name, dtype, sizes, start, stop = found.groups()
+            if dtype not in dtypes or name == METADATA:
+                break
+            shape = shapes.get(sizes)
+            if shape is None:
+                shape = tuple(map(int, sizes.split(",")))
+                if len(shapes) < _SHAPES_KEPT:
+                    shapes[sizes] = shape
+            begin, end = base + int(start), base + int(stop)
+            append(make((name, dtypes[dtype], shape, file, last if begin == last else begin, end)))
+            last, at = end, found.end()
+        return at
+
+    def _add(self, name: str, dtype: str, shape: tuple[int, ...], start: int, stop: int) -> None:
+        self.tensors.append(Tensor(name, dtype, shape, self.file, self._base + start, self._base + stop))
+
+    def _member(self, text: str, at: int) -> int:
+        name, at = _value(text, at)
+        if not isinstance(name, str):
+            raise CorruptError(f"has a header that is not json: expected a name at byte {8 + at}")
+        at = skip(text, at)
+        if not text.startswith(":", at):
+            raise CorruptError(f"has a header that is not json: expected a colon at byte {8 + at}")
+        value, at = _value(text, skip(text, at + 1), name)
+        _check_text(name, name)
+        if name == METADATA:
+            self._take_metadata(value)
+        else:
+            self._add(name, *_entry(name, value))
+        return at
+
+    def _take_metadata(self, value: Any) -> None:
+        if self._metadata_seen:
+            raise CorruptError("has __metadata__ twice")
+        self._metadata_seen = True
+        if value is None:  # the library takes null for nothing
+            return
+        if not isinstance(value, _Pairs):
+            raise CorruptError(f"has {_json_type(value)} as __metadata__, which must be an object")
+        for key, text in value:
+            if not isinstance(text, str):
+                raise CorruptError(f"has __metadata__ whose value of {key!r:.60} is {_json_type(text)}, not a string")
+            _check_text(key, None)
+            _check_text(text, None)
+            self.metadata[key] = text
+
+
+def skip(text: str, at: int) -> int:
+    """Where the white space at ``at`` ends."""
+    found = _SPACE.match(text, at)
+    return found.end() if found else at
+
+
+def _not_an_object(text: str, at: int) -> str:
+    if at == len(text):
+        return "has an empty header"
+    return f"has a header that starts with {text[at]!r} where a json object must start"
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """The members of a JSON object, duplicates and all."""
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    if value in (float("inf"), float("-inf")):
+        raise ValueError(f"number out of range: {text:.20}")
+    return value
+
+
+def _int(text: str) -> int | float:
+    # The library reads minus zero as a float and integers past 64 bits as floats: neither is a size.
+    if text == "-0" or len(text) > 20:
+        return _float(text)
+    return int(text)
+
+
+def _constant(text: str) -> float:
+    raise ValueError(f"{text} is not json")
+
+
+_DECODER = JSONDecoder(object_pairs_hook=_Pairs, parse_float=_float, parse_int=_int, parse_constant=_constant)
+
+
+def _value(text: str, at: int, name: str | None = None) -> tuple[Any, int]:
+    try:
+        return _DECODER.raw_decode(text, at)
+    except RecursionError as error:
+        raise CorruptError("has a header that is nested too deeply", name) from error
+    except JSONDecodeError as error:
+        raise CorruptError(
+            f"has a header that is not json: {error.msg.lower()} at byte {8 + error.pos}", name
+        ) from error
+    except ValueError as error:
+        raise CorruptError(f"has a header that is not json: {error}", name) from error
+
+
+def _check_text(text: str, tensor: str | None) -> None:
+    if text.isascii():
+        return
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise CorruptError("has a header with half a surrogate pair in a string", tensor) from error
+
+
+def _entry(name: str, value: Any) -> tuple[str, tuple[int, ...], int, int]:
+    if not isinstance(value, _Pairs):
+        raise CorruptError(f"describes a tensor by {_json_type(value)}, not by an object", name)
+    fields = dict(value)
+    if len(fields) != len(value):
+        raise CorruptError("describes a tensor with one field given twice", name)
+    for key in ("dtype", "shape", "data_offsets"):
+        if key not in fields:
+            raise CorruptError(f"describes a tensor without {key}", name)
+    _check_extra(fields, name)
+    dtype = _dtype(fields["dtype"], name)
+    shape = _sizes(fields["shape"], "shape", name)
+    offsets = _sizes(fields["data_offsets"], "data_offsets", name)
+    if len(offsets) != 2:
+        raise CorruptError(f"gives data_offsets with {len(offsets)} numbers instead of 2", name)
+    return dtype, shape, offsets[0], offsets[1]
+
+
+def _dtype(value: Any, name: str) -> str:
+    if not isinstance(value, str):
+        raise CorruptError(f"gives {_json_type(value)} as dtype", name)
+    if value not in DTYPE_BITS:
+        raise CorruptError(f"gives the unknown dtype {value[:60]!r}", name)
+    return value
+
+
+def _sizes(value: Any, key: str, name: str) -> tuple[int, ...]:
+    if not isinstance(value, list) or isinstance(value, _Pairs):
+        raise CorruptError(f"gives {_json_type(value)} as {key}, not a list", name)
+    for number in value:
+        if isinstance(number, bool) or not isinstance(number, int):
+            raise CorruptError(f"gives {key} with {_json_type(number)} in it", name)
+        if number < 0:
+            raise CorruptError(f"gives {key} with the negative number {number}", name)
+        if number >= WORD:
+            raise CorruptError(f"gives {key} with {number}, which does not fit into 64 bits", name)
+    return tuple(value)
+
+
+def _check_extra(fields: dict[str, Any], name: str) -> None:
+    """Fields that the format does not define are ignored, yet must be JSON to the library's eyes."""
+    for key, value in fields.items():
+        _check_text(key, name)
+        for depth, leaf in _walk(value):
+            if depth + 2 > _DEPTH:
+                raise CorruptError("has a header that is nested too deeply", name)
+            if isinstance(leaf, str):
+                _check_text(leaf, name)
+
+
+def _walk(value: Any) -> Iterator[tuple[int, Any]]:
+    """Every value inside ``value`` with its depth; iterative, as the depth is the file's to choose."""
+    rest = [(0, value)]
+    while rest:
+        depth, item = rest.pop()
+        if isinstance(item, _Pairs):
+            rest.extend((depth + 1, part) for pair in item for part in pair)
+            yield depth + 1, None
+        elif isinstance(item, list):
+            rest.extend((depth + 1, part) for part in item)
+            yield depth + 1, None
+        else:
+            yield depth, item
+
+
+def _json_type(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "a boolean"
+    if isinstance(value, _Pairs):
+        return "an object"
+    names: dict[type, str] = {str: "a string", int: "an integer", float: "a float", list: "a list"}
+    return names.get(type(value), "something else")

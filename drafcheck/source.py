@@ -1,0 +1,132 @@
+"""Bytes at a place: the only way in which drafcheck reads what a checkpoint holds."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import Protocol
+
+from drafcheck.tensor import Trouble
+
+bytes_read: dict[str, int] = {}
+"""How many bytes were read from each path in this process; tests and benchmarks look here."""
+
+_KINDS = (
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a character device"),
+    (stat.S_ISBLK, "a block device"),
+)
+_ERRORS = {
+    errno.ENOENT: "is not there (a broken link?)",
+    errno.EACCES: "may not be read (no permission)",
+    errno.EPERM: "may not be read (no permission)",
+    errno.ELOOP: "is a symbolic link that leads back to itself",
+    errno.ENXIO: "is not a regular file",
+    errno.ENAMETOOLONG: "has a name that is too long for this system",
+}
+
+
+class SourceError(Exception):
+    """The bytes of a file cannot be had. ``message`` is one lower-case sentence that names the file.
+
+    ``trouble`` says which family of finding it belongs to.
+    """
+
+    def __init__(self, message: str, trouble: Trouble = Trouble.UNREADABLE) -> None:
+        """One sentence, and the family of finding it belongs to."""
+        super().__init__(message)
+        self.message = message
+        self.trouble = trouble
+
+
+class Source(Protocol):
+    """Something with bytes at places. ``name`` is relative to the checkpoint, for messages."""
+
+    @property
+    def name(self) -> str:
+        """The file's path relative to the checkpoint."""
+
+    def size(self) -> int:
+        """The length in bytes. Raises SourceError."""
+
+    def read(self, start: int, stop: int) -> bytes:
+        """The bytes from ``start`` to ``stop``; shorter at the end of the file. Raises SourceError."""
+
+
+class LocalFile:
+    """A regular file on this machine, opened at the first use and never written to.
+
+    Pipes, devices, sockets and directories raise SourceError at once: opening them would block or act.
+    """
+
+    def __init__(self, path: Path, name: str | None = None) -> None:
+        """A file at ``path``, called ``name`` in messages (default: its last part). Opens nothing yet."""
+        self.path = path
+        self.name = path.name if name is None else name
+        self._fd = -1
+        self._size = 0
+
+    def size(self) -> int:
+        """The length in bytes. Raises SourceError."""
+        self._open()
+        return self._size
+
+    def read(self, start: int, stop: int) -> bytes:
+        """The bytes from ``start`` to ``stop``; shorter at the end of the file. Raises SourceError."""
+        self._open()
+        stop = min(stop, self._size)
+        chunks: list[bytes] = []
+        while start < stop:
+            chunk = self._pread(start, stop)
+            if not chunk:  # the file was cut while we read it
+                break
+            chunks.append(chunk)
+            start += len(chunk)
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+    def close(self) -> None:
+        """Give the file descriptor back; a later read opens the file again."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def __del__(self) -> None:
+        """Give the file descriptor back."""
+        self.close()
+
+    def _pread(self, start: int, stop: int) -> bytes:
+        try:
+            chunk = os.pread(self._fd, min(stop - start, 1 << 30), start)
+        except (OSError, OverflowError) as error:
+            raise SourceError(f"{self.name} could not be read: {_reason(error)}") from error
+        key = str(self.path)
+        bytes_read[key] = bytes_read.get(key, 0) + len(chunk)
+        return chunk
+
+    def _open(self) -> None:
+        if self._fd >= 0:
+            return
+        # O_NONBLOCK: opening a pipe for reading would otherwise wait for a writer.
+        try:
+            fd = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except (OSError, ValueError) as error:
+            raise SourceError(f"{self.name} {_reason(error)}") from error
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            os.close(fd)
+            raise SourceError(f"{self.name} is {_kind(status.st_mode)}, not a regular file")
+        self._fd, self._size = fd, status.st_size
+
+
+def _kind(mode: int) -> str:
+    return next((words for test, words in _KINDS if test(mode)), "something else")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError) and error.errno is not None:
+        return _ERRORS.get(error.errno, f"could not be opened: {os.strerror(error.errno).lower()}")
+    return f"could not be opened: {error}"
