@@ -1,0 +1,264 @@
+"""The command line: parse, call, exit code. Everything heavy is imported by the command that needs it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NoReturn, TypedDict
+
+import click
+
+from drafcheck import __version__
+from drafcheck.commands import DefaultGroup, EngineWord, RuleWord, RuleWords
+from drafcheck.errors import UsageError
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from drafcheck.report.model import Report
+    from drafcheck.report.style import Style
+    from drafcheck.runner import Examination, Options
+
+INTERRUPTED = 130
+
+Command = Callable[..., int]
+
+
+class Given(TypedDict):
+    """The options that ``check`` and ``show`` share, as click hands them over."""
+
+    target: str | None
+    engine: str | None
+    algorithm: str | None
+    dtype: str | None
+    reference: str | None
+    style: str
+    output_file: str | None
+    color: str
+
+
+class CheckGiven(Given):
+    """The options of ``check``; each of ``select`` and ``ignore`` may stand several times, with several words."""
+
+    select: tuple[list[str], ...]
+    ignore: tuple[list[str], ...]
+    fail_on: str
+    quiet: bool
+    verbose: bool
+
+
+def main(args: list[str] | None = None) -> NoReturn:
+    """Run the command line and exit: 0 clean, 1 findings, 2 wrong usage or internal error, 3 nothing to check."""
+    # Plugins of other packages have no part in reading a checkpoint, and looking for them takes time.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    sys.exit(run(args))
+
+
+def run(args: list[str] | None = None) -> int:
+    """Run the command line and return its exit code; nothing is raised for whatever a user or a checkpoint can do."""
+    try:
+        code = cli.main(args, prog_name="drafcheck", standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except UsageError as error:
+        return _complain(str(error))
+    except (KeyboardInterrupt, click.Abort):
+        return INTERRUPTED
+
+
+def _complain(message: str) -> int:
+    from drafcheck.output import write_err
+    from drafcheck.report.text import printable
+
+    with contextlib.suppress(UsageError):  # standard error itself takes nothing: the exit code says it
+        write_err(f"error: {printable(message)}\n")
+    return 2
+
+
+def _input_options(command: Command) -> Command:
+    """The options that say what is checked, and for which engine."""
+    options = [
+        click.option("--target", metavar="PATH", type=click.Path(), help="The target's folder or config.json."),
+        click.option("--engine", metavar="NAME[==X.Y.Z]", type=EngineWord(), help="Default: the installed release."),
+        click.option("--algorithm", metavar="NAME", help="The speculative algorithm of the launch."),
+        click.option("--dtype", metavar="NAME", help="The dtype of the launch, such as bfloat16."),
+        click.option("--reference", metavar="PATH", type=click.Path(), help="A checkpoint or mapping to compare with."),
+        click.option("--output-file", metavar="FILE", type=click.Path(), help="Write the report there."),
+        click.option(
+            "--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colours; see NO_COLOR."
+        ),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@click.group(cls=DefaultGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="drafcheck %(version)s")
+@click.pass_context
+def cli(ctx: click.Context) -> int:
+    """Will this engine load your speculative-decoding drafter, and read it as it was trained?
+
+    CKPT is the folder of a draft checkpoint, or a weight file. A folder that is called like a command
+    is reached as ./show.
+
+    Exit codes: 0 clean, 1 findings at or above --fail-on, 2 wrong usage or internal error, 3 nothing to check.
+    With several checkpoints the worst counts, in the order 0, 1, 3, 2.
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help(), err=True)
+        return 2
+    return 0
+
+
+@cli.command()
+@click.argument("paths", metavar="CKPT...", nargs=-1, required=True, type=click.Path())
+@_input_options
+@click.option("--select", metavar="RULES", multiple=True, type=RuleWords(), help="Only these: DC101, DC3 or a name.")
+@click.option("--ignore", metavar="RULES", multiple=True, type=RuleWords(), help="All but these.")
+@click.option(
+    "--fail-on",
+    type=click.Choice(["error", "warning", "never"]),
+    default="error",
+    show_default=True,
+    help="The least severity for exit code 1.",
+)
+@click.option(
+    "--format",
+    "style",
+    type=click.Choice(["full", "concise", "json"]),
+    default="full",
+    show_default=True,
+    help="Of the report.",
+)
+@click.option("-q", "--quiet", is_flag=True, help="Errors and the verdict only.")
+@click.option("-v", "--verbose", is_flag=True, help="Also every tensor, every place and the time taken.")
+def check(paths: tuple[str, ...], **given: Unpack[CheckGiven]) -> int:
+    """Check draft checkpoints: the default command."""
+    from drafcheck.paths import checkpoints
+    from drafcheck.report.model import FailOn
+    from drafcheck.runner import examine_many, report_of
+
+    examined = examine_many(checkpoints(paths), _options(given, given["select"], given["ignore"]))
+    report = report_of(examined)
+    _publish(report, examined, given)
+    return report.exit_code_for(FailOn(given["fail_on"]))
+
+
+@cli.command()
+@click.argument("path", metavar="CKPT", type=click.Path())
+@_input_options
+@click.option(
+    "--format", "style", type=click.Choice(["full", "json"]), default="full", show_default=True, help="Of the plans."
+)
+def show(path: str, **given: Unpack[Given]) -> int:
+    """Show what the engine will do with a checkpoint: the three plans as tables."""
+    from drafcheck.paths import checkpoints
+    from drafcheck.report import json, show
+    from drafcheck.runner import inspect_one, report_of
+
+    seen = inspect_one(checkpoints([path])[0], _options(given))
+    report = report_of([seen])
+    if given["style"] == "json":
+        _deliver(json.render(report), given)
+    else:
+        _deliver(show.render(seen, _style(given)), given)
+    return report.exit_code if report.exit_code in (2, 3) else 0
+
+
+@cli.command()
+@click.argument("word", metavar="[CODE|NAME]", required=False, type=RuleWord())
+@click.option("--all", "everything", is_flag=True, help="The documentation of every rule.")
+def rule(word: str | None, everything: bool) -> int:
+    """Explain a rule; without a name, list them all."""
+    from drafcheck.output import write_out
+    from drafcheck.registry import load_rules
+    from drafcheck.report import rules as docs
+    from drafcheck.report.style import style_for
+    from drafcheck.selection import find
+
+    known = load_rules()
+    style = style_for("auto", sys.stdout)
+    if word is not None:
+        write_out(docs.page(find(known, word), style))
+    elif everything:
+        write_out("\n".join(docs.page(r, style) for r in known.values()))
+    else:
+        write_out(docs.catalogue(known.values()))
+    return 0
+
+
+@cli.command()
+def contracts() -> int:
+    """List the engines, releases and draft classes that drafcheck knows."""
+    from drafcheck.output import write_out
+    from drafcheck.report import rules as docs
+
+    write_out(docs.contracts())
+    return 0
+
+
+def _options(given: Given, select: Iterable[list[str]] = (), ignore: Iterable[list[str]] = ()) -> Options:
+    from drafcheck.runner import Options
+
+    return Options(
+        target=given["target"],
+        engine=given["engine"],
+        algorithm=given["algorithm"],
+        dtype=given["dtype"],
+        reference=given["reference"],
+        select=[word for words in select for word in words],
+        ignore=[word for words in ignore for word in words],
+    )
+
+
+def _publish(report: Report, examined: list[Examination], given: CheckGiven) -> None:
+    """Render the report in the format asked for and hand it over."""
+    from drafcheck.output import write_err
+    from drafcheck.report.full import closing
+    from drafcheck.report.style import Style
+
+    _deliver(_rendered(report, examined, given), given)
+    if given["output_file"] or given["style"] == "concise":
+        # Standard output stays what a script expects; what was and was not checked is said all the same.
+        write_err("".join(closing(c, Style(), quiet=given["quiet"]) for c in report.checkpoints))
+
+
+def _rendered(report: Report, examined: list[Examination], given: CheckGiven) -> str:
+    from drafcheck.report import concise, full, json
+
+    if given["style"] == "json":
+        return json.render(report)
+    if given["style"] == "concise":
+        return concise.render(report, quiet=given["quiet"])
+    appendix = _appendix(examined) if given["verbose"] else {}
+    return full.render(report, style=_style(given), quiet=given["quiet"], verbose=given["verbose"], appendix=appendix)
+
+
+def _appendix(examined: list[Examination]) -> dict[int, str]:
+    from drafcheck.report.show import details
+
+    return {number: details(seen) for number, seen in enumerate(examined)}
+
+
+def _style(given: Given) -> Style:
+    from drafcheck.report.style import style_for
+
+    return style_for(given["color"], None if given["output_file"] else sys.stdout)
+
+
+def _deliver(text: str, given: Given) -> None:
+    from drafcheck.output import write_file, write_out
+
+    if given["output_file"]:
+        write_file(given["output_file"], text)
+    else:
+        write_out(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""The report on one checkpoint, from what the runner saw."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from drafcheck.finding import Severity
+from drafcheck.report.model import (
+    INTERNAL_ERROR,
+    NOTHING_TO_CHECK,
+    CheckpointReport,
+    EngineInfo,
+    Loaded,
+    Outcome,
+    Plan,
+    Refused,
+    Skipped,
+    Wiring,
+)
+
+if TYPE_CHECKING:
+    from drafcheck.plan.model import LoadPlan, Refusal, WiringPlan
+    from drafcheck.runner import Examination
+    from drafcheck.subject import Subject
+
+
+def checkpoint_report(seen: Examination) -> CheckpointReport:
+    """Everything that is said about one checkpoint."""
+    subject = seen.subject
+    return CheckpointReport(
+        path=seen.path,
+        engine=EngineInfo(name=seen.engine.name, version=seen.engine.version),
+        algorithm=(subject.algorithm or None) if subject else None,
+        contract=subject.contract.name if subject and subject.contract else None,
+        target=seen.target,
+        outcome=outcome(seen),
+        findings=tuple(seen.findings),
+        plan=_plan(subject.load, refusal(subject)) if subject and subject.load else None,
+        wiring=_wiring(subject.wiring) if subject and subject.wiring else None,
+        skipped=tuple(Skipped(rule=code, why=why) for code, why in seen.skipped),
+    )
+
+
+def outcome(seen: Examination) -> Outcome:
+    """The worst outcome that applies."""
+    codes = {f.rule for f in seen.findings}
+    severities = {f.severity for f in seen.findings}
+    if INTERNAL_ERROR in codes:
+        return Outcome.INTERNAL_ERROR
+    if NOTHING_TO_CHECK in codes or seen.nothing:
+        return Outcome.NOTHING_TO_CHECK
+    if seen.subject is not None and refusal(seen.subject) is not None:
+        return Outcome.REFUSED
+    if Severity.ERROR in severities:
+        return Outcome.BROKEN
+    if Severity.WARNING in severities:
+        return Outcome.DEGRADED
+    planned = seen.subject is not None and seen.subject.load is not None
+    return Outcome.CLEAN if planned else Outcome.INCOMPLETE
+
+
+def refusal(subject: Subject) -> Refusal | None:
+    """Why the engine stops, if a plan says that it does: on the files, or on what is in them."""
+    if subject.load is not None and subject.load.refused is not None:
+        return subject.load.refused
+    return subject.selection.refused if subject.selection is not None else None
+
+
+def _plan(load: LoadPlan, refused: Refusal | None) -> Plan:
+    return Plan(
+        loaded=tuple(Loaded(tensor=w.tensor.name, parameter=w.parameter) for w in load.writes),
+        dropped=tuple(d.tensor.name for d in load.dropped),
+        unwritten=tuple(load.unwritten),
+        partial=tuple(p.parameter for p in load.partial),
+        refused=_refused(refused) if refused else None,
+        fills_from_target=tuple(load.fills_from_target),
+    )
+
+
+def _refused(refused: Refusal) -> Refused:
+    return Refused(tensor=refused.tensor.name if refused.tensor else None, error=refused.error)
+
+
+def _wiring(wiring: WiringPlan) -> Wiring:
+    return Wiring(captured=wiring.captured, layer_outputs=wiring.layer_outputs, fc_in=wiring.fc_in)

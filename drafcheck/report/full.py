@@ -1,0 +1,103 @@
+"""The report for people: the fact, the places that disagree, what to do; then what was checked and what was not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from drafcheck.finding import Confidence, Finding, Severity
+from drafcheck.report.model import CheckpointReport, Outcome, Report
+from drafcheck.report.place import detail, place
+from drafcheck.report.style import Style
+from drafcheck.report.text import plural, printable
+
+PLACES = 6
+
+_VERDICTS = {
+    Outcome.CLEAN: "clean",
+    Outcome.INCOMPLETE: "no fault found, but how it loads was not checked",
+    Outcome.DEGRADED: "loads, but expect a loss",
+    Outcome.BROKEN: "broken",
+    Outcome.REFUSED: "the engine refuses it",
+    Outcome.NOTHING_TO_CHECK: "nothing to check",
+    Outcome.INTERNAL_ERROR: "drafcheck failed, so this is not the whole truth",
+}
+
+
+def render(
+    report: Report,
+    *,
+    style: Style | None = None,
+    quiet: bool = False,
+    verbose: bool = False,
+    appendix: Mapping[int, str] | None = None,
+) -> str:
+    """The whole report as text. ``quiet``: errors and the summary only; ``verbose``: every place of every finding.
+
+    ``appendix`` holds text to print after the findings of the checkpoint at that position.
+    """
+    paint = style or Style()
+    blocks: list[str] = []
+    for number, checkpoint in enumerate(report.checkpoints):
+        shown = [f for f in checkpoint.findings if not quiet or f.severity is Severity.ERROR]
+        blocks += [_finding(checkpoint, f, paint, verbose) for f in shown]
+        blocks += [appendix[number]] if appendix and number in appendix else []
+        blocks.append(closing(checkpoint, paint, quiet=quiet))
+    if len(report.checkpoints) > 1:
+        blocks.append(paint.bold(f"{len(report.checkpoints)} checkpoints: {_total(report)}") + "\n")
+    return "\n".join(blocks)
+
+
+def closing(checkpoint: CheckpointReport, style: Style, *, quiet: bool = False) -> str:
+    """The last lines on one checkpoint: what was checked, what was not, and the verdict."""
+    lines = [] if quiet else [_checked(checkpoint), *skipped(checkpoint)]
+    return "".join(f"{line}\n" for line in [*lines, verdict(checkpoint, style)])
+
+
+def verdict(checkpoint: CheckpointReport, style: Style) -> str:
+    """One line such as ``ckpt: broken: 2 errors, 1 note``."""
+    counts = ", ".join(plural(n, s.value) for s in Severity if (n := checkpoint.count(s)))
+    words = _VERDICTS[checkpoint.outcome] + (f": {counts}" if counts else "")
+    return style.bold(f"{printable(checkpoint.path)}: {words}")
+
+
+def skipped(checkpoint: CheckpointReport) -> Iterator[str]:
+    """Lines such as ``skipped: 4 rules need --target``."""
+    for why, count in Counter(s.why for s in checkpoint.skipped).items():
+        said = why.removeprefix("needs ") if count > 1 else why
+        verb = "need " if count > 1 and why.startswith("needs ") else ""
+        joint = "" if verb or why.startswith("needs ") else ": "
+        yield f"skipped: {plural(count, 'rule')}{joint or ' '}{verb}{said}"
+
+
+def _finding(checkpoint: CheckpointReport, finding: Finding, style: Style, verbose: bool) -> str:
+    title = style.severity(finding.severity, f"{finding.severity.value}[{finding.rule} {finding.name}]")
+    lines = [f"{title}: {style.bold(printable(finding.message))}"]
+    lines += _places(checkpoint, finding, style, None if verbose else PLACES)
+    if finding.help:
+        lines.append(f"  {style.mark('= help:')} {printable(finding.help)}")
+    if finding.confidence is not Confidence.CERTAIN:
+        lines.append(f"  {style.mark('= confidence:')} {finding.confidence.value}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _places(checkpoint: CheckpointReport, finding: Finding, style: Style, most: int | None) -> Iterator[str]:
+    for location in finding.locations[:most]:
+        inside = detail(location)
+        yield f" {style.mark('-->')} {place(checkpoint, location)}{f' ({inside})' if inside else ''}"
+    if most is not None and len(finding.locations) > most:
+        yield f" {style.mark('-->')} and {len(finding.locations) - most} more"
+
+
+def _checked(checkpoint: CheckpointReport) -> str:
+    engine = f"{checkpoint.engine.name} {checkpoint.engine.version}"
+    parts = [engine, f"contract {checkpoint.contract}" if checkpoint.contract else "no contract for its class"]
+    parts += [f"algorithm {checkpoint.algorithm}"] if checkpoint.algorithm else []
+    parts += [f"target {checkpoint.target}" if checkpoint.target else "no target"]
+    return printable("checked for " + ", ".join(parts))
+
+
+def _total(report: Report) -> str:
+    summary = report.summary
+    counts = {"error": summary.errors, "warning": summary.warnings, "note": summary.notes}
+    return ", ".join(plural(n, noun) for noun, n in counts.items() if n) or "no findings"

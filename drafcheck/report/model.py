@@ -1,0 +1,185 @@
+"""The report as data: what ``--format json`` prints and what ``drafcheck.lint`` returns.
+
+The field names are fixed, because other people's gates parse them; ``schema.json`` beside this
+module is generated from these models. New fields may be added, none is renamed or removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from drafcheck.finding import Finding, Severity, Text
+
+SCHEMA: Literal["drafcheck-report-1"] = "drafcheck-report-1"
+INTERNAL_ERROR = "DC999"
+NOTHING_TO_CHECK = "DC001"
+
+_EXIT_ORDER = (0, 1, 3, 2)
+
+
+class Outcome(str, Enum):
+    """What becomes of one checkpoint on its engine, in one word; the worst that applies.
+
+    ``clean``: no error and no warning. ``incomplete``: no error and no warning, but drafcheck does not know
+    the draft class for this engine, so how it loads was not checked. ``degraded``: warnings only.
+    ``broken``: at least one error; the engine starts, or its start could not be worked out.
+    ``refused``: the engine will not start with it. ``nothing-to-check``: no checkpoint at the path.
+    ``internal-error``: drafcheck itself failed; the findings may be incomplete.
+    """
+
+    CLEAN = "clean"
+    INCOMPLETE = "incomplete"
+    DEGRADED = "degraded"
+    BROKEN = "broken"
+    REFUSED = "refused"
+    NOTHING_TO_CHECK = "nothing-to-check"
+    INTERNAL_ERROR = "internal-error"
+
+
+class FailOn(str, Enum):
+    """The least severity that makes the exit code 1."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NEVER = "never"
+
+
+class _Model(BaseModel):
+    """Shared settings: built once, never changed; schemas are built on first use, for a quick start."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+
+class EngineInfo(_Model):
+    """The engine that the checkpoint was checked for."""
+
+    name: Text
+    version: Text
+
+
+class Loaded(_Model):
+    """A tensor and the parameter that it is written to."""
+
+    tensor: Text
+    parameter: Text
+
+
+class Refused(_Model):
+    """Why the engine stops; ``tensor`` is null when no single tensor is the cause."""
+
+    tensor: Text | None
+    error: Text
+
+
+class Plan(_Model):
+    """What the engine's loader does with every tensor; names in the order of the files."""
+
+    loaded: tuple[Loaded, ...] = ()
+    dropped: tuple[Text, ...] = Field(default=(), description="tensors that change nothing")
+    unwritten: tuple[Text, ...] = Field(default=(), description="parameters that nothing fills")
+    partial: tuple[Text, ...] = Field(default=(), description="fused parameters of which a part stays unwritten")
+    refused: Refused | None = None
+    fills_from_target: tuple[Text, ...] = Field(default=(), description="parameters taken from the target model")
+
+
+class Wiring(_Model):
+    """What the target hands to the drafter; null where it cannot be known."""
+
+    captured: bool | None = None
+    layer_outputs: tuple[int, ...] | None = Field(
+        default=None, description="0-based: k is the output of target layer k"
+    )
+    fc_in: int | None = Field(default=None, description="width of fc's input, in elements")
+
+
+class Skipped(_Model):
+    """A rule that did not run, and why."""
+
+    rule: str
+    why: str
+
+
+class CheckpointReport(_Model):
+    """Everything said about one checkpoint. ``plan`` and ``wiring`` are null when they could not be worked out."""
+
+    path: Text = Field(description="as given")
+    engine: EngineInfo
+    algorithm: Text | None
+    contract: str | None = Field(description="the draft class description used, such as engine/class")
+    target: Text | None = Field(description="the target's config, given or found")
+    outcome: Outcome
+    findings: tuple[Finding, ...]
+    plan: Plan | None
+    wiring: Wiring | None
+    skipped: tuple[Skipped, ...]
+
+    def count(self, severity: Severity) -> int:
+        """How many findings have this severity."""
+        return sum(f.severity is severity for f in self.findings)
+
+    def exit_code(self, fail_on: FailOn = FailOn.ERROR) -> int:
+        """0 clean, 1 findings at or above ``fail_on``, 2 internal error, 3 nothing to check."""
+        if self.outcome is Outcome.INTERNAL_ERROR:
+            return 2
+        if self.outcome is Outcome.NOTHING_TO_CHECK:
+            return 3
+        if fail_on is FailOn.NEVER:
+            return 0
+        limit = Severity(fail_on.value).rank
+        return int(any(f.severity.rank <= limit for f in self.findings))
+
+
+class Summary(_Model):
+    """How much was found in all checkpoints together."""
+
+    errors: int
+    warnings: int
+    notes: int
+    suppressed: int
+    checkpoints: int
+
+
+class Report(_Model):
+    """The whole run: one object, whatever the number of checkpoints."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True, populate_by_name=True, title="drafcheck report")
+
+    schema_: Literal["drafcheck-report-1"] = Field(default=SCHEMA, alias="schema")
+    drafcheck: str = Field(description="version of drafcheck")
+    summary: Summary
+    checkpoints: tuple[CheckpointReport, ...]
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The findings of all checkpoints, in order."""
+        return tuple(f for c in self.checkpoints for f in c.findings)
+
+    @property
+    def ok(self) -> bool:
+        """No error found, something was checked, and drafcheck itself did not fail."""
+        return self.exit_code == 0
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of the command line with its default threshold."""
+        return self.exit_code_for(FailOn.ERROR)
+
+    def exit_code_for(self, fail_on: FailOn) -> int:
+        """The worst exit code of the checkpoints, in the order 0, 1, 3, 2."""
+        codes = [c.exit_code(fail_on) for c in self.checkpoints] or [3]
+        return max(codes, key=_EXIT_ORDER.index)
+
+
+def summarise(checkpoints: Sequence[CheckpointReport]) -> Summary:
+    """Add up the findings of ``checkpoints``."""
+    return Summary(
+        errors=sum(c.count(Severity.ERROR) for c in checkpoints),
+        warnings=sum(c.count(Severity.WARNING) for c in checkpoints),
+        notes=sum(c.count(Severity.NOTE) for c in checkpoints),
+        suppressed=0,
+        checkpoints=len(checkpoints),
+    )

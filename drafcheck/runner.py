@@ -1,0 +1,261 @@
+"""From paths to a report: reads each checkpoint, works out the plans, runs the rules.
+
+One way only; a step or a rule that crashes is noted as an internal error and everything else still runs.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from drafcheck import __version__
+from drafcheck.checkpoint import Checkpoint, open_checkpoint, open_target
+from drafcheck.checks.internal import crashes
+from drafcheck.contract import Engine, contract_for, load_toml, resolve_engine
+from drafcheck.errors import NothingToCheck, UsageError
+from drafcheck.finding import Finding
+from drafcheck.plan.files import select_files
+from drafcheck.plan.load import plan_load
+from drafcheck.plan.vocabulary import plan_vocabulary
+from drafcheck.plan.wiring import plan_wiring
+from drafcheck.registry import Hit, Rule, load_rules
+from drafcheck.report.model import INTERNAL_ERROR, NOTHING_TO_CHECK, Report, summarise
+from drafcheck.selection import choose
+from drafcheck.subject import NEEDS, Subject
+from drafcheck.targets import target_class
+
+if TYPE_CHECKING:
+    from drafcheck.config import DraftConfig
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to check, as the command line says it; None means: work it out."""
+
+    target: str | Path | None = None
+    engine: str | None = None
+    algorithm: str | None = None
+    dtype: str | None = None
+    reference: str | Path | None = None
+    select: Collection[str] = ()
+    ignore: Collection[str] = ()
+
+
+@dataclass(slots=True)
+class Examination:
+    """One checkpoint after the rules have run. ``subject`` is None when nothing could be opened."""
+
+    path: str
+    engine: Engine
+    subject: Subject | None = None
+    target: str | None = None
+    findings: list[Finding] = field(default_factory=list)
+    skipped: list[tuple[str, str]] = field(default_factory=list)
+    crashed: dict[str, str] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    nothing: bool = False  # no checkpoint at the path, whichever rules were chosen
+
+    def attempt(self, what: str, work: Callable[[], T]) -> T | None:
+        """The result of ``work``, or None after noting its crash under the name ``what``."""
+        start = time.perf_counter()
+        try:
+            return work()
+        except (UsageError, NothingToCheck):
+            raise
+        except Exception as crash:  # a fault of drafcheck must not hide the other rules
+            self.crashed[what] = _describe(crash)
+            return None
+        finally:
+            self.seconds[what] = time.perf_counter() - start
+
+
+def lint(
+    path: str | Path,
+    *,
+    target: str | Path | None = None,
+    engine: str | None = None,
+    algorithm: str | None = None,
+    dtype: str | None = None,
+    reference: str | Path | None = None,
+    select: Collection[str] = (),
+    ignore: Collection[str] = (),
+) -> Report:
+    """Check one draft checkpoint for one engine version, such as ``sglang==0.5.9``.
+
+    ``path`` is a folder or a weight file; ``target`` the target's folder or config.json (else the one
+    that the draft's config names or ``target_config.json`` beside it). Whatever is wrong inside the
+    checkpoint is in the report. Raises UsageError for a path that does not exist or may not be
+    opened and for words that mean nothing (engine, rules).
+    """
+    return lint_many((path,), Options(target, engine, algorithm, dtype, reference, select, ignore))
+
+
+def lint_many(paths: Sequence[str | Path], options: Options) -> Report:
+    """Check several checkpoints with the same options; one report. Raises UsageError as ``lint`` does."""
+    return report_of([*examine_many(paths, options)])
+
+
+def examine_many(paths: Sequence[str | Path], options: Options) -> list[Examination]:
+    """Run the chosen rules over every path. Raises UsageError as ``lint`` does."""
+    rules = load_rules()
+    chosen = choose(rules, options.select, options.ignore)
+    engine = resolve_engine(options.engine)
+    return [examine(str(path), engine, options, rules, chosen) for path in paths]
+
+
+def inspect_one(path: str, options: Options) -> Examination:
+    """Work out the plans of one checkpoint without running a rule. Raises UsageError as ``lint`` does."""
+    return examine(path, resolve_engine(options.engine), options, load_rules(), {})
+
+
+def report_of(examined: Sequence[Examination]) -> Report:
+    """The report on checkpoints that were examined."""
+    from drafcheck.report.build import checkpoint_report
+
+    checkpoints = tuple(checkpoint_report(e) for e in examined)
+    return Report(drafcheck=__version__, summary=summarise(checkpoints), checkpoints=checkpoints)
+
+
+def examine(
+    path: str, engine: Engine, options: Options, rules: Mapping[str, Rule], chosen: Mapping[str, Rule]
+) -> Examination:
+    """Read one checkpoint, work out the plans and run ``chosen``."""
+    seen = Examination(path, engine)
+    try:
+        seen.subject = prepare(seen, options)
+    except NothingToCheck as nothing:
+        seen.nothing = True
+        seen.findings.append(_finding(rules[NOTHING_TO_CHECK], Hit(str(nothing))))
+        return seen
+    for rule in chosen.values():
+        if rule.code != INTERNAL_ERROR:
+            _run(rule, seen)
+    seen.findings.extend(_finding(rules[INTERNAL_ERROR], hit) for hit in crashes(seen.crashed))
+    seen.findings.sort(key=lambda f: (f.severity.rank, f.rule))
+    return seen
+
+
+def prepare(seen: Examination, options: Options) -> Subject | None:
+    """Open the checkpoint and work out everything that the rules look at.
+
+    None when the checkpoint could not even be opened for a fault of drafcheck's own, which ``seen`` then names.
+    Raises UsageError and NothingToCheck.
+    """
+    checkpoint = seen.attempt("reading the checkpoint", lambda: open_checkpoint(seen.path))
+    if checkpoint is None:
+        return None
+    subject = Subject(checkpoint, seen.engine, "", config=checkpoint.config, dtype=options.dtype, crashed=seen.crashed)
+    subject.algorithm_given = options.algorithm is not None
+    _read_inputs(seen, subject, options)
+    _plan(seen, subject, options)
+    return subject
+
+
+def _read_inputs(seen: Examination, s: Subject, options: Options) -> None:
+    seen.target = _target_path(s.checkpoint, s.config, options)
+    if seen.target is not None:
+        s.target = seen.attempt("reading the target's config", lambda: open_target(seen.target or ""))
+    if options.reference is not None:
+        from drafcheck.reference import open_reference
+
+        given = options.reference
+        s.reference = seen.attempt("reading the reference", lambda: open_reference(given))
+    if s.target is not None:
+        target = s.target
+        s.target_class = seen.attempt("looking up the target class", lambda: target_class(s.engine, target))
+
+
+def _plan(seen: Examination, s: Subject, options: Options) -> None:
+    s.selection = seen.attempt("selecting weight files", lambda: select_files(s.checkpoint, s.engine))
+    s.contract = seen.attempt("choosing a contract", lambda: contract_for(s.engine, _architecture(s.config)))
+    s.algorithm = options.algorithm or _algorithm(s)
+    config, selection, contract = s.config, s.selection, s.contract
+    if config is None or selection is None or contract is None:
+        return
+    s.load = seen.attempt("the load plan", lambda: plan_load(config, selection, contract, s.checkpoint.read))
+    s.wiring = seen.attempt(
+        "the wiring plan",
+        lambda: plan_wiring(config, s.target, s.target_class, contract, s.engine, s.algorithm, s.load),
+    )
+    s.vocabulary = seen.attempt(
+        "the vocabulary plan", lambda: plan_vocabulary(s.checkpoint, config, s.target, contract, s.load)
+    )
+
+
+def _architecture(config: DraftConfig | None) -> str | None:
+    return config.architectures[0] if config is not None and config.architectures else None
+
+
+def _algorithm(s: Subject) -> str:
+    """The algorithm that the draft class is made for, else the engine's usual one."""
+    if s.contract is not None and s.contract.algorithms:
+        return s.contract.algorithms[0]
+    return str(load_toml(s.engine.name, "engine.toml").get("default_algorithm", ""))
+
+
+def _target_path(checkpoint: Checkpoint, config: DraftConfig | None, options: Options) -> str | None:
+    """``--target``, else a folder that the draft's config names, else target_config.json beside it."""
+    if options.target is not None:
+        return str(options.target)
+    for key in load_toml("discovery.toml")["target_keys"]:
+        named = config.text(*key.split(".")) if config is not None else None
+        if named and _is_model_folder(checkpoint.root / named):
+            return str(checkpoint.root / named)
+    beside = checkpoint.root / "target_config.json"
+    return str(beside) if beside.is_file() else None
+
+
+def _is_model_folder(path: Path) -> bool:
+    try:
+        return (path / "config.json").is_file()
+    except (OSError, ValueError):  # the name is a stranger's: too long, a null byte, a loop of links
+        return False
+
+
+def _run(rule: Rule, seen: Examination) -> None:
+    """Run one rule, or note why it can not run."""
+    subject = seen.subject
+    if subject is None:
+        seen.skipped.append((rule.code, "the checkpoint could not be read"))
+        return
+    missing = next((need for need in rule.needs if not subject.has(need)), None)
+    if missing is not None:
+        seen.skipped.append((rule.code, f"needs {NEEDS[missing]}"))
+        return
+    seen.attempt(f"rule {rule.code} {rule.name}", lambda: _collect(rule, subject, seen.findings))
+
+
+def _collect(rule: Rule, subject: Subject, findings: list[Finding]) -> None:
+    for hit in rule.check(subject):
+        findings.append(_finding(rule, hit))
+
+
+def _finding(rule: Rule, hit: Hit) -> Finding:
+    """The finding that a hit of ``rule`` stands for. Raises ValueError for a severity that it does not declare."""
+    severity = hit.severity or rule.severities[0]
+    if severity not in rule.severities:
+        raise ValueError(f"{rule.code} declares no severity {severity.value}")
+    return Finding(
+        rule=rule.code,
+        name=rule.name,
+        severity=severity,
+        confidence=hit.confidence,
+        message=hit.message,
+        locations=hit.locations,
+        help=hit.help,
+        fixable=hit.fixable,
+    )
+
+
+def _describe(crash: Exception) -> str:
+    """The error and the line of drafcheck that raised it: what a report of the fault needs."""
+    frames = traceback.extract_tb(crash.__traceback__)
+    own = next((f for f in reversed(frames) if "drafcheck" in Path(f.filename).parts), None)
+    place = f" at {Path(own.filename).name}:{own.lineno}" if own else ""
+    return f"{type(crash).__name__}: {crash}{place}"
