@@ -140,8 +140,8 @@ def _installed(package: str) -> str | None:
 class Contract:
     """What one release requires of one draft class: the entries of ``rules/<engine>/<class>.toml`` in force.
 
-    ``read``: how each quantity is read from config.json; ``messages``: what it says when it refuses. ``flags``, ``refuse``, ``params``, ``sharing``,
-    ``expand``: all entries in force. ``names``, ``loaders``, ``mapping``: the first in force.
+    ``read``: how each quantity is read from config.json; ``messages``: what it says when it refuses. ``flags``,
+    ``refuse``, ``params``, ``sharing``, ``expand``: all entries in force. ``names``, ``loaders``, ``mapping``: the first.
     """
 
     name: str  # such as sglang/llama_eagle3

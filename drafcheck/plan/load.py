@@ -12,13 +12,26 @@ from drafcheck.plan.parameters import build_parameters, load_kinds, refused_conf
 from drafcheck.tensor import Tensor
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from drafcheck.config import DraftConfig
     from drafcheck.contract import Contract
     from drafcheck.plan.files import Selection
 
 
-def plan_load(config: DraftConfig, selection: Selection, contract: Contract) -> LoadPlan:
+BIAS_BYTES = 32768
+"""A bias without a parameter is read, to see whether it is all zero, when it is no larger than this."""
+
+
+def plan_load(
+    config: DraftConfig,
+    selection: Selection,
+    contract: Contract,
+    read: Callable[[Tensor], bytes] | None = None,
+) -> LoadPlan:
     """Work out what happens to the tensors of ``selection``, in the order in which the engine reads them.
+
+    ``read`` gives the bytes of a tensor; it is only used for small bias tensors that have no parameter.
 
     A refusal ends the load, as it does in the engine: later tensors stand in ``unread``. The plan goes on in
     thought, so that ``lost`` holds every refusal there would be, the first included.
@@ -30,7 +43,8 @@ def plan_load(config: DraftConfig, selection: Selection, contract: Contract) -> 
     plan.fills_from_target = _shared(contract, config, plan.parameters)
     if plan.refused is None:
         plan.refused = selection.refused
-    state = _State(contract, plan, load_kinds(contract, config), contract.flag("tied", config))
+    state = _State(contract, plan, load_kinds(contract, config), contract.flag("tied", config), read)
+    plan.seen = list(selection.tensors)
     for tensor in selection.tensors:
         state.take(tensor)
     state.settle()
@@ -56,11 +70,14 @@ class _State:
     plan: LoadPlan
     kinds: dict[str, str]
     tied: bool
+    read: Callable[[Tensor], bytes] | None
     written: dict[str, set[str]] = field(default_factory=dict)
 
     def take(self, tensor: Tensor) -> None:
         """What the loader does with one tensor."""
         found = route(self.contract, tensor.name, self.plan.parameters)
+        if found.end in ("unknown", "refused") and self._why(tensor) == "unknown":
+            self.plan.nameless.append(tensor)
         refusal = self._refusal(tensor, found)
         if refusal is not None:
             self.plan.lost.append(refusal)
@@ -98,13 +115,20 @@ class _State:
         self.written.setdefault(found.parameter, set()).update(shards)
 
     def _drop(self, tensor: Tensor, found: Route) -> Drop:
-        if found.end == "design":
-            return Drop(tensor, "design")
+        why = "design" if found.end == "design" else self._why(tensor)
+        return Drop(tensor, why, self._is_zero(tensor) if why == "no-slot" else None)
+
+    def _why(self, tensor: Tensor) -> str:
+        if any(part in tensor.name for part in self.contract.names.get("harmless", [])):
+            return "design"
         if self.tied and "lm_head" in tensor.name:
-            return Drop(tensor, "tied")
-        if tensor.name.endswith(".bias"):
-            return Drop(tensor, "no-slot")
-        return Drop(tensor, "unknown")
+            return "tied"
+        return "no-slot" if tensor.name.endswith(".bias") else "unknown"
+
+    def _is_zero(self, tensor: Tensor) -> bool | None:
+        if self.read is None or not 0 <= tensor.stop - tensor.start <= BIAS_BYTES or tensor.start < 0:
+            return None
+        return not any(self.read(tensor))
 
     def settle(self) -> None:
         """Who was never written, and who only in part."""

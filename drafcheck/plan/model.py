@@ -47,13 +47,11 @@ class Write:
 class Drop:
     """A tensor that changes nothing. ``why``: ``design`` (t2d, rotary buffers), ``tied``,
     ``unknown`` (no parameter of that name) or ``no-slot`` (a bias without a parameter).
-
-    ``wanted`` is a name under which this loader would have taken the tensor, if one exists.
     """
 
     tensor: Tensor
     why: str
-    wanted: str | None = None
+    zero: bool | None = None  # whether all its bytes are zero; None: not looked at
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +95,8 @@ class LoadPlan:
     mapping: Tensor | None = None  # the tensor read as d2t
     mapping_semantics: str = "offset"
     unread: list[Tensor] = field(default_factory=list)  # not reached: the loader stopped before
+    nameless: list[Tensor] = field(default_factory=list)  # no parameter of that name, reached or not
+    seen: list[Tensor] = field(default_factory=list)  # every tensor of the files that the loader reads
     lost: list[Refusal] = field(default_factory=list)  # every refusal, were the first one mended
 
     def writes_to(self, parameter: str) -> list[Write]:
@@ -115,9 +115,13 @@ class WiringPlan:
 
     captured: bool | None = None
     why_not: str | None = None  # when captured is False: one clause, lower case
+    inputs: tuple[int, ...] | None = None  # the engine's own list: k is the state that enters layer k
     layer_outputs: tuple[int, ...] | None = None
     source: str = "default"  # "default" or the dotted config key the ids come from
     ids: tuple[int, ...] | None = None  # as written in the config
+    bad_ids: str | None = None  # the JSON type of what stands in their place, when the engine can not take it
+    depth: int | None = None  # num_hidden_layers of the target
+    embed_width: int | None = None  # width of the embeddings that the width test compares with
     num_aux: int | None = None  # how many states this version sizes fc for
     target_hidden: int | None = None  # the width this version assumes for one state
     fc_in: int | None = None

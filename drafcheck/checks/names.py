@@ -1,0 +1,323 @@
+"""DC1xx: does every tensor reach a parameter, and every parameter get a tensor?"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from drafcheck.contract import Contract, load_toml
+from drafcheck.finding import Confidence, Location, Severity
+from drafcheck.plan.compare import first_release_that_takes
+from drafcheck.plan.model import LoadPlan, Parameter
+from drafcheck.plan.wanted import Wanted, wanted_name, writer_of
+from drafcheck.registry import Hit, rule
+from drafcheck.tensor import Tensor
+from drafcheck.words import count, listed, share
+
+if TYPE_CHECKING:
+    from drafcheck.subject import Subject
+
+Lost = list[tuple[Tensor, Wanted | None]]
+
+
+def plans(s: Subject) -> tuple[LoadPlan, Contract]:
+    """The load plan and its contract; rules that need ``load`` have both."""
+    assert s.load is not None and s.contract is not None
+    return s.load, s.contract
+
+
+def lost(s: Subject) -> Lost:
+    """The tensors that reach no parameter, each with the spelling that would; surplus layers are DC203's."""
+    plan, contract = plans(s)
+    nameless = [t for t in plan.nameless if not t.dtype.startswith(("I", "U", "BOOL"))]
+    found = [(t, wanted_name(contract, plan, t.name)) for t in nameless]
+    return [(t, w) for t, w in found if w is not None or not is_surplus_layer(t.name, plan)]
+
+
+def is_surplus_layer(name: str, plan: LoadPlan) -> bool:
+    """Whether a name belongs to a decoder layer past those that the engine builds."""
+    layer = layer_of(name)
+    return layer is not None and layer > 0 and not any(f".layers.{layer}." in f".{p}" for p in plan.parameters)
+
+
+def layer_of(name: str) -> int | None:
+    """The number of the decoder layer in ``...layers.3.mlp...``, or None; numbers of absurd length are none."""
+    _, found, rest = name.partition("layers.")
+    number = rest.partition(".")[0] if found else ""
+    return int(number) if number.isascii() and number.isdigit() and len(number) < 7 else None
+
+
+def places(tensors: list[Tensor], most: int = 3) -> tuple[Location, ...]:
+    """Where the first few tensors are."""
+    return tuple(Location(file=t.file, tensor=t.name) for t in tensors[:most])
+
+
+def weight_of(tensors: list[Tensor], plan: LoadPlan) -> str:
+    """The share of the drafter's parameters that ``tensors`` are; mapping and masks are no parameters."""
+    trained = [t for t in plan.seen if t.dtype.startswith(("F", "BF"))]
+    return f"{share(sum(t.numel for t in tensors), sum(t.numel for t in trained))} of the drafter's parameters"
+
+
+def quietly(contract: Contract) -> str:
+    """How a release takes leave of a tensor without a parameter."""
+    return "with no more than a log line" if contract.names.get("logs") else "without a word"
+
+
+@rule("DC101", "dropped-weight", Severity.ERROR, Severity.WARNING, needs=("contract", "load"))
+def dropped_weight(s: Subject) -> Iterator[Hit]:
+    """The engine ignores a tensor that it would need.
+
+    ## What it does
+    Follows every name through the renames, prefixes and fused parameters of this release's loader and reports the
+    tensors that reach no parameter, with the name that would and the share of the drafter that is lost. A warning
+    when every parameter is written all the same and the tensor looks like nothing that a head is made of.
+
+    ## Why is this bad?
+    The loader drops what it does not know and the server starts. The parameter keeps its initial value: accept length
+    2.30 -> 1.01 on SGLang 0.5.15.post1 with the decoder layer, or only `o_proj`, under another name.
+
+    ## Fix
+    Rename the tensors to the spelling that the message gives, or serve with a release that takes this one.
+    """
+    plan, contract = plans(s)
+    ours = [(t, w) for t, w in lost(s) if w is None or not (w.wrapper or w.foreign)]
+    for group in _by_rename(ours):
+        tensors = [t for t, _ in group]
+        wanted = group[0][1]
+        yield Hit(
+            f"{_verdict(tensors, plan, contract)}: {listed([t.name for t in tensors])}{_instead(s, wanted)}",
+            places(tensors),
+            help=_rename_help(s, tensors[0].name, wanted),
+            severity=_severity_of_drop(tensors, wanted, plan),
+            confidence=Confidence.CERTAIN if wanted else Confidence.LIKELY,
+            fixable=wanted is not None,
+        )
+
+
+def _verdict(tensors: list[Tensor], plan: LoadPlan, contract: Contract) -> str:
+    verb = "is" if len(tensors) == 1 else "are"
+    return f"{count(len(tensors), 'tensor')} ({weight_of(tensors, plan)}) {verb} dropped {quietly(contract)}"
+
+
+def _instead(s: Subject, wanted: Wanted | None) -> str:
+    return f"; {s.engine} reads `{wanted.name}`" if wanted else f"; {s.engine} has no parameter for it"
+
+
+def _by_rename(found: Lost) -> list[Lost]:
+    """Tensors that the same rename mends together; those that nothing mends together as well."""
+    groups: dict[str, Lost] = defaultdict(list)
+    for tensor, wanted in found:
+        groups[wanted.dialect if wanted else ""].append((tensor, wanted))
+    return list(groups.values())
+
+
+def _severity_of_drop(tensors: list[Tensor], wanted: Wanted | None, plan: LoadPlan) -> Severity:
+    parts = load_toml("dialects.toml").get("trained", {}).get("parts", [])
+    trained = any(part in t.name for t in tensors for part in parts)
+    return Severity.ERROR if wanted or trained or plan.unwritten or plan.partial else Severity.WARNING
+
+
+def _rename_help(s: Subject, name: str, wanted: Wanted | None) -> str:
+    since = first_release_that_takes(s, name)
+    serve = f"serve with {s.engine.name} >= {since}, which takes it as it is" if since else ""
+    if wanted is None:
+        return serve or "rename it to a parameter of this draft class, or leave it out if it is none of the drafter's"
+    old, new = differing(name, wanted.name)
+    rename = f"rename `{old}*` to `{new}*` in the tensor names"
+    return f"{rename}, or {serve}" if serve else rename
+
+
+def differing(name: str, wanted: str) -> tuple[str, str]:
+    """The beginnings in which two names differ: ``("layers.0.", "midlayer.")``."""
+    tail = 0
+    while tail < min(len(name), len(wanted)) and name[-1 - tail] == wanted[-1 - tail]:
+        tail += 1
+    keep = name[len(name) - tail :].find(".") + 1 if tail else 0
+    cut = tail - keep
+    return name[: len(name) - cut], wanted[: len(wanted) - cut]
+
+
+@rule("DC102", "unwritten-parameter", Severity.ERROR, Severity.WARNING, needs=("contract", "load"))
+def unwritten_parameter(s: Subject) -> Iterator[Hit]:
+    """The engine creates a parameter that nothing fills.
+
+    ## What it does
+    Lists the parameters that this release builds from the config, that no tensor of the file reaches, and that are not
+    taken from the target. Biases are DC204's, a head that the file does not have at all is DC309's, whole layers are
+    DC203's.
+
+    ## Why is this bad?
+    It keeps its initial value: uninitialised memory or a random matrix (accept length 2.30 -> 1.05 without `fc`, 1.01
+    without the decoder layer, on SGLang 0.5.15.post1). A norm starts as ones, at most 2.5 % there: a warning.
+
+    ## Fix
+    Export the drafter again with the tensor, or mend its name when DC101 or DC105 reports it as dropped.
+    """
+    plan, _ = plans(s)
+    missing = [plan.parameters[n] for n in plan.unwritten if _is_ours(plan.parameters[n], plan)]
+    for initial, severity in (("empty", Severity.ERROR), ("random", Severity.ERROR), ("ones", Severity.WARNING)):
+        group = [p for p in missing if p.initial == initial]
+        if group and not _not_reached(s):
+            yield _unwritten(s, group, severity)
+
+
+def _not_reached(s: Subject) -> bool:
+    """After a refusal nobody serves the parameters that the loader did not come to."""
+    return s.load is not None and s.load.refused is not None
+
+
+def _is_ours(parameter: Parameter, plan: LoadPlan) -> bool:
+    if parameter.spare or parameter.name.endswith(".bias"):
+        return False
+    if parameter.name == "lm_head.weight":
+        return any("lm_head" in t.name for t in plan.seen)
+    return layer_of(parameter.name) not in absent_layers(plan)
+
+
+def absent_layers(plan: LoadPlan) -> set[int]:
+    """The decoder layers, the first one apart, of which no parameter is written."""
+    built = {layer_of(name) for name in plan.parameters}
+    written = {layer_of(w.parameter) for w in plan.writes}
+    return {n for n in built - written if n is not None and n > 0}
+
+
+_STATE = {
+    "empty": "stays uninitialised memory",
+    "random": "stays random",
+    "ones": "stays all ones",
+}
+
+
+def _unwritten(s: Subject, group: list[Parameter], severity: Severity) -> Hit:
+    names = [p.name for p in group]
+    state = _STATE[group[0].initial] if len(names) == 1 else _STATE[group[0].initial].replace("stays", "stay")
+    dropped = bool(lost(s))
+    return Hit(
+        f"nothing in the file fills {count(len(names), 'parameter')} of {s.engine}, which {state}: {listed(names)}",
+        (Location(file=_file(s)),),
+        help="mend the names of the dropped tensors" if dropped else "export the drafter again with these tensors",
+        severity=severity,
+    )
+
+
+def _file(s: Subject) -> str | None:
+    files = s.selection.files if s.selection else ()
+    return files[0].name if files else None
+
+
+@rule("DC103", "partial-parameter", Severity.ERROR, needs=("contract", "load"))
+def partial_parameter(s: Subject) -> Iterator[Hit]:
+    """A fused parameter gets only some of its parts.
+
+    ## What it does
+    Reports `qkv_proj` and `gate_up_proj` parameters for which the file has, say, `q_proj` and `v_proj` but no `k_proj`.
+
+    ## Why is this bad?
+    The rest of the fused parameter stays uninitialised memory, and nothing is said: accept length 2.30 -> 1.14 on
+    SGLang 0.5.15.post1 without `q_proj`.
+
+    ## Fix
+    Export the drafter again with the missing projections.
+    """
+    plan, _ = plans(s)
+    for partial in plan.partial if plan.refused is None else []:
+        parts = ", ".join(f"{shard}_proj" for shard in partial.missing)
+        yield Hit(
+            f"`{partial.parameter}` gets no {parts}: {100 * partial.fraction:.1f} % of its rows stay uninitialised",
+            places([w.tensor for w in plan.writes_to(partial.parameter)], 1),
+            help=f"export the drafter again with {parts}",
+        )
+
+
+@rule("DC104", "refused-weight", Severity.ERROR, needs=("contract", "load"))
+def refused_weight(s: Subject) -> Iterator[Hit]:
+    """The loader raises on the name of a tensor.
+
+    ## What it does
+    Reports the first name at which this release's loader stops, with the shape of its message.
+
+    ## Why is this bad?
+    The server does not start; what it prints names a parameter, not the cause.
+
+    ## Fix
+    Rename the tensors to the spelling that the message gives, or serve with a release that takes this one.
+    """
+    plan, contract = plans(s)
+    refused = [r for r in plan.lost if r.cause == "name" and r.tensor is not None]
+    if not refused or refused[0].tensor is None:
+        return
+    first = refused[0].tensor
+    wanted = wanted_name(contract, plan, first.name)
+    if wanted is None or not (wanted.wrapper or wanted.foreign):
+        instead = f"; it reads `{wanted.name}`" if wanted else ""
+        yield Hit(
+            f"{s.engine} stops at `{first.name}`: {refused[0].error}{instead}",
+            places([r.tensor for r in refused if r.tensor is not None]),
+            help=_rename_help(s, first.name, wanted),
+            fixable=wanted is not None,
+        )
+
+
+@rule("DC105", "wrapper-prefix", Severity.ERROR, needs=("contract", "load"))
+def wrapper_prefix(s: Subject) -> Iterator[Hit]:
+    """Names carry a prefix that a training wrapper left on them.
+
+    ## What it does
+    Reports names that this loader would take without `module.`, `_orig_mod.`, `draft_model.`, a doubled `model.` and
+    the like. The `model.` prefix is no fault where the loader adds or takes it.
+
+    ## Why is this bad?
+    The loader drops the tensors without a word: accept length 2.30 -> 1.01 on SGLang 0.5.15.post1 with `module.` on the
+    decoder layer, and with `model.` on `lm_head`. SGLang before 0.4.9 stops with a KeyError instead.
+
+    ## Fix
+    Take the prefix off the names.
+    """
+    plan, contract = plans(s)
+    groups: dict[str, Lost] = defaultdict(list)
+    for tensor, wanted in lost(s):
+        if wanted is not None and wanted.wrapper:
+            groups[wanted.wrapper].append((tensor, wanted))
+    for prefix, group in groups.items():
+        tensors = [t for t, _ in group]
+        first = group[0][1]
+        outcome = f"dropped {quietly(contract)}" if plan.refused is None else f"refused ({plan.refused.error})"
+        yield Hit(
+            f"the prefix `{prefix}` stands before {count(len(tensors), 'name')} ({weight_of(tensors, plan)}), "
+            f"which {s.engine} does not know: {outcome}",
+            places(tensors),
+            help=f"take `{prefix}` off the names: `{first.name if first else ''}`",
+            fixable=True,
+        )
+
+
+@rule("DC108", "foreign-naming", Severity.ERROR, needs=("contract", "load"))
+def foreign_naming(s: Subject) -> Iterator[Hit]:
+    """The names are another trainer's or engine's dialect.
+
+    ## What it does
+    Recognises names that no release of this draft class has read and that a known exporter writes, and gives the names
+    that are wanted. (`layers.N.*` and `midlayer.*` are both this class's own, by release: DC101 speaks of those.)
+
+    ## Why is this bad?
+    Every tensor is dropped without a word, or the loader stops at the first one.
+
+    ## Fix
+    Convert the checkpoint with the trainer's own exporter for this engine, or rename the tensors.
+    """
+    plan, _ = plans(s)
+    groups: dict[str, Lost] = defaultdict(list)
+    for tensor, wanted in lost(s):
+        if wanted is not None and wanted.foreign and not wanted.wrapper:
+            groups[wanted.dialect].append((tensor, wanted))
+    for dialect, group in groups.items():
+        tensors = [t for t, _ in group]
+        wanted = group[0][1]
+        yield Hit(
+            f"{count(len(tensors), 'name')} ({weight_of(tensors, plan)}) in the dialect of {writer_of(dialect)}, "
+            f"which {s.engine} does not read: {listed([t.name for t in tensors])}",
+            places(tensors),
+            help=f"rename them: `{tensors[0].name}` is `{wanted.name if wanted else ''}` here",
+            confidence=Confidence.LIKELY,
+        )

@@ -1,0 +1,323 @@
+"""DC2xx: does every tensor have the shape that this release builds from this config?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from drafcheck.checks.names import absent_layers, is_surplus_layer, layer_of, places, plans
+from drafcheck.finding import Confidence, Location, Severity
+from drafcheck.lookup import MISSING, raw
+from drafcheck.plan.model import Parameter, Refusal, Write
+from drafcheck.registry import Hit, rule
+from drafcheck.tensor import Tensor
+from drafcheck.words import count, listed, shape
+
+if TYPE_CHECKING:
+    from drafcheck.contract import Contract
+    from drafcheck.subject import Subject
+
+HEAD_SHARDS = ("q", "k", "v")
+
+
+@rule("DC201", "shape-mismatch", Severity.ERROR, Severity.NOTE, needs=("contract", "load"))
+def shape_mismatch(s: Subject) -> Iterator[Hit]:
+    """A tensor does not have the shape of the parameter that it is written to.
+
+    ## What it does
+    Compares every tensor with the parameter that this release builds from this config, and shows the formula with its
+    numbers. Reports what the loader refuses, and what it cuts or pads without a word. The rows of `lm_head` and
+    `embed_tokens` are DC302's and DC312's, the input of `fc` is DC401's, head counts that follow from `head_dim` DC202's.
+
+    ## Why is this bad?
+    Most mismatches stop the server. The others are silent: k and v rows for 4 heads loaded into 2 gave accept length
+    2.30 -> 1.10 on SGLang 0.5.15.post1. An MLP that is smaller than `intermediate_size` is padded with zeros since
+    0.5.3, which changes nothing (measured): a note.
+
+    ## Fix
+    Make config.json say what the tensors are.
+    """
+    plan, contract = plans(s)
+    for refusal in plan.lost:
+        if refusal.cause == "shape" and refusal.tensor is not None and not _belongs_elsewhere(s, refusal):
+            yield _refused_shape(s, refusal, refusal.tensor)
+    for write in plan.writes if plan.refused is None else []:
+        if (write.cut or write.padded) and _head_dim_at_fault(s, contract, write.shard) is None:
+            yield _silent_shape(s, write)
+
+
+def _belongs_elsewhere(s: Subject, refusal: Refusal) -> bool:
+    plan, contract = plans(s)
+    assert refusal.tensor is not None and refusal.parameter is not None
+    parameter = plan.parameters[refusal.parameter]
+    tensor = refusal.tensor.shape
+    same_rank = len(tensor) == len(parameter.shape)
+    if parameter.name in ("lm_head.weight", "model.embed_tokens.weight"):
+        return same_rank and tensor[0] != parameter.shape[0]
+    if parameter.name == "model.fc.weight":
+        return same_rank and tensor[0] == parameter.shape[0]
+    return _head_dim_at_fault(s, contract, _shard_of(contract, refusal.tensor)) is not None
+
+
+def _shard_of(contract: Contract, tensor: Tensor) -> str | None:
+    return next((shard for part, (_, shard) in contract.stacked.items() if part in tensor.name), None)
+
+
+def _built(parameter: Parameter, shard: str | None) -> tuple[tuple[int, ...], str]:
+    """The shape that a tensor should have, and the formula of it."""
+    sizes = (parameter.shards[shard], *parameter.shape[1:]) if shard in parameter.shards else parameter.shape
+    first = parameter.shard_formulas[shard] if shard in parameter.shards else parameter.formula[0]
+    return sizes, ", ".join((first, *parameter.formula[1:]))
+
+
+def _refused_shape(s: Subject, refusal: Refusal, tensor: Tensor) -> Hit:
+    plan, contract = plans(s)
+    sizes, formula = _built(plan.parameters[refusal.parameter or ""], _shard_of(contract, tensor))
+    return Hit(
+        f"`{tensor.name}` is {shape(tensor.shape)}, {s.engine} builds {shape(sizes)} ({formula}) and refuses: "
+        f"{refusal.error}",
+        (*places([tensor]), *_sizes_in_config(s, formula)),
+        help=_shape_help(s, formula, tensor.shape, sizes),
+    )
+
+
+def _silent_shape(s: Subject, write: Write) -> Hit:
+    plan, _ = plans(s)
+    sizes, formula = _built(plan.parameters[write.parameter], write.shard)
+    what, severity = ("pads it with zeros", Severity.NOTE) if write.padded else ("cuts the rest off", Severity.ERROR)
+    return Hit(
+        f"`{write.tensor.name}` is {shape(write.tensor.shape)}, {s.engine} builds {shape(sizes)} ({formula}) and {what} "
+        "without a word",
+        (*places([write.tensor]), *_sizes_in_config(s, formula)),
+        help=_shape_help(s, formula, write.tensor.shape, sizes),
+        severity=severity,
+    )
+
+
+_KEYS = {
+    "num_heads": "num_attention_heads",
+    "num_kv_heads": "num_key_value_heads",
+    "intermediate": "intermediate_size",
+    "num_layers": "num_hidden_layers",
+    "target_hidden": "target_hidden_size",
+    "num_aux": "num_aux_hidden_states",
+}
+
+
+def _sizes_in_config(s: Subject, formula: str) -> tuple[Location, ...]:
+    """The config keys that a formula speaks of, as far as the config has them."""
+    if s.config is None:
+        return ()
+    words = formula.replace(",", " ").split()
+    keys = [_KEYS.get(w, w) for w in dict.fromkeys(words) if not w.isdigit() and w not in ("*", "+", "//")]
+    return tuple(s.config.at(key) for key in keys if key in s.config.data)
+
+
+def _shape_help(s: Subject, formula: str, have: tuple[int, ...], want: tuple[int, ...]) -> str:
+    """The one config value that would make the tensor fit, where there is exactly one."""
+    _, contract = plans(s)
+    differing = [i for i, (a, b) in enumerate(zip(have, want, strict=False)) if a != b]
+    if len(have) == len(want) and len(differing) == 1 and s.config is not None:
+        term = formula.split(", ")[differing[0]]
+        name, _, other = term.partition(" * ")
+        factor = contract.value(other, s.config) if other else 1
+        if name in _KEYS and factor and have[differing[0]] % factor == 0:
+            return f"set `{_KEYS[name]}` to {have[differing[0]] // factor} in config.json, if the tensor is right"
+    return "make config.json say what the tensors are, or export the drafter again"
+
+
+@rule("DC202", "head-geometry", Severity.ERROR, needs=("contract", "load", "config"))
+def head_geometry(s: Subject) -> Iterator[Hit]:
+    """The rows of q, k and v do not fit heads x head_dim as this release derives them.
+
+    ## What it does
+    Where the q and k rows of the file agree on one head_dim for the config's head counts and the release computes
+    another (`head_dim` absent: hidden_size // num_attention_heads), it names both. Heads x head_dim may well differ from
+    hidden_size: that is no fault.
+
+    ## Why is this bad?
+    The loader refuses, or cuts rows without a word; heads split otherwise gave accept length 2.30 -> 1.29 on SGLang
+    0.5.15.post1.
+
+    ## Fix
+    Write the `head_dim` that the tensors have into config.json.
+    """
+    _, contract = plans(s)
+    meant = _head_dim_at_fault(s, contract, "q")
+    if meant is None or s.config is None:
+        return
+    derived = contract.value("head_dim", s.config)
+    absent = raw(s.config, "head_dim") in (MISSING, None)
+    how = "derives head_dim" if absent else "reads head_dim"
+    tensors = [t for t in _projections(s, 0).values() if t]
+    key = s.config.at("num_attention_heads") if absent else s.config.at("head_dim")
+    yield Hit(
+        f"the rows of q and k make head_dim {meant}, {s.engine} {how} {derived}",
+        (*places(tensors), key),
+        help=f"set `head_dim` to {meant} in config.json",
+        fixable=True,
+    )
+
+
+def _head_dim_at_fault(s: Subject, contract: Contract, shard: str | None) -> int | None:
+    """The head_dim that q and k agree on, when it is not the one this release uses; None when that is not the fault."""
+    if shard not in HEAD_SHARDS or s.config is None:
+        return None
+    rows = {part: t.shape[0] for part, t in _projections(s, 0).items() if t is not None and t.shape}
+    heads, kv_heads = contract.value("num_heads", s.config), contract.value("num_kv_heads", s.config)
+    used = contract.value("head_dim", s.config)
+    if not (heads and kv_heads and used) or not rows.get("q") or not rows.get("k"):
+        return None
+    q, k = divmod(rows["q"], heads), divmod(rows["k"], kv_heads)
+    return q[0] if q == k and q[1] == 0 and q[0] != used else None
+
+
+def _projections(s: Subject, layer: int) -> dict[str, Tensor | None]:
+    """The q, k and v tensors of one decoder layer in the file, whatever became of them."""
+    plan, contract = plans(s)
+    found: dict[str, Tensor | None] = dict.fromkeys(HEAD_SHARDS)
+    for tensor in plan.seen:
+        shard = _shard_of(contract, tensor)
+        if shard in found and tensor.name.endswith(".weight") and (layer_of(tensor.name) or 0) == layer:
+            found[shard] = tensor
+    return found
+
+
+@rule("DC203", "layer-count", Severity.ERROR, Severity.NOTE, needs=("contract", "load", "config"))
+def layer_count(s: Subject) -> Iterator[Hit]:
+    """The layers in the file are not the layers that this release builds.
+
+    ## What it does
+    Compares the decoder layers of the file with `num_hidden_layers`, and both with what this release's class can build.
+    A surplus layer in the file is a note: the config says that the drafter has fewer.
+
+    ## Why is this bad?
+    A layer without weights runs uninitialised: accept length 2.30 -> 1.01 on SGLang 0.5.15.post1 with
+    `num_hidden_layers` 2 and one layer in the file. SGLang before 0.5.12 builds one layer only and refuses any other number.
+
+    ## Fix
+    Set `num_hidden_layers` to the number of layers in the file.
+    """
+    plan, contract = plans(s)
+    assert s.config is not None
+    said = contract.value("num_layers", s.config)
+    in_file = {layer_of(t.name) or 0 for t in plan.seen if "layer" in t.name}
+    if plan.refused is not None and plan.refused.cause == "layers":
+        yield _too_many(s, plan.refused, said, len(in_file))
+    elif absent := sorted(absent_layers(plan)):
+        yield Hit(
+            f"config.json says {said} layers, the file holds {len(in_file)}: layer "
+            f"{', '.join(map(str, absent[:4]))} stays uninitialised",
+            (s.config.at("num_hidden_layers"),),
+            help=f"set `num_hidden_layers` to {len(in_file)}",
+            fixable=True,
+        )
+    yield from _surplus(s, said)
+
+
+def _too_many(s: Subject, refused: Refusal, said: int | None, in_file: int) -> Hit:
+    assert s.config is not None
+    return Hit(
+        f"config.json says {said} layers, {s.engine} builds one: {refused.error}",
+        (s.config.at("num_hidden_layers"),),
+        help="set `num_hidden_layers` to 1"
+        if in_file <= 1
+        else f"the file holds {in_file} layers: serve with a release whose class builds them",
+        fixable=in_file <= 1,
+    )
+
+
+def _surplus(s: Subject, said: int | None) -> Iterator[Hit]:
+    plan, _ = plans(s)
+    assert s.config is not None
+    surplus = [t for t in plan.nameless if is_surplus_layer(t.name, plan)]
+    if surplus and plan.refused is None:
+        layers = sorted({layer_of(t.name) or 0 for t in surplus})
+        yield Hit(
+            f"{count(len(surplus), 'tensor')} of layer {', '.join(map(str, layers[:4]))} are left out: config.json says "
+            f"{said}",
+            (*places(surplus, 1), s.config.at("num_hidden_layers")),
+            help=f"set `num_hidden_layers` to {layers[-1] + 1} if the drafter was trained with that many",
+            severity=Severity.NOTE,
+            confidence=Confidence.LIKELY,
+        )
+
+
+@rule("DC204", "bias-without-slot", Severity.ERROR, Severity.WARNING, Severity.NOTE, needs=("contract", "load"))
+def bias_without_slot(s: Subject) -> Iterator[Hit]:
+    """A bias has no parameter, or a bias parameter has no tensor.
+
+    ## What it does
+    Reports bias tensors that this release's class builds no parameter for (a warning when they are all zero), and bias
+    parameters that nothing writes: an error where they are uninitialised memory (o_proj before SGLang 0.5.9), a note
+    where `fc` starts from its own random bias. Biases that start as zeros are no fault.
+
+    ## Why is this bad?
+    The drafter was trained with the bias and is served without it, or the other way round. A random `fc` bias cost
+    nothing on SGLang 0.5.15.post1 (accept length 2.31 against 2.30).
+
+    ## Fix
+    Set `attention_bias` and `bias` to what the tensors are; a bias that this class cannot hold has no lossless repair.
+    """
+    plan, _ = plans(s)
+    homeless = [d for d in plan.dropped if d.why == "no-slot"]
+    for zero, severity in ((True, Severity.WARNING), (False, Severity.ERROR)):
+        group = [d.tensor for d in homeless if (d.zero is True) is zero]
+        if group:
+            state = "all zero, " if zero else ""
+            yield Hit(
+                f"{count(len(group), 'bias tensor')} ({state}{listed([t.name for t in group])}) without a parameter in "
+                f"{s.engine}: served without",
+                places(group),
+                help="train the head without these biases: this draft class has no place for them",
+                severity=severity,
+            )
+    yield from _unwritten_biases(s)
+
+
+def _unwritten_biases(s: Subject) -> Iterator[Hit]:
+    plan, _ = plans(s)
+    names = [n for n in plan.unwritten if n.endswith(".bias")] if plan.refused is None else []
+    for initial, severity in (("empty", Severity.ERROR), ("random", Severity.NOTE)):
+        group = [n for n in names if plan.parameters[n].initial == initial]
+        if group:
+            state = "uninitialised memory" if initial == "empty" else "its random initialisation"
+            yield Hit(
+                f"{listed(group)} of {s.engine} keeps {state}: the file has no such bias",
+                tuple(s.config.at(k) for k in ("attention_bias", "bias") if s.config and k in s.config.data)
+                or (Location(file="config.json"),),
+                help="set `attention_bias` and `bias` to false in config.json"
+                if initial == "empty"
+                else "nothing to do: measured harmless",
+                severity=severity,
+            )
+
+
+@rule("DC509", "config-value", Severity.ERROR, needs=("contract", "load", "config"))
+def config_value(s: Subject) -> Iterator[Hit]:
+    """A config value is of a type or size that this release cannot build from.
+
+    ## What it does
+    Reports sizes in config.json that are no positive integers, and tables or lists that are something else, where this
+    release's class reads them.
+
+    ## Why is this bad?
+    The server stops in the constructor of the draft class, with a TypeError that names no key.
+
+    ## Fix
+    Write the value that the message asks for.
+    """
+    plan, _ = plans(s)
+    assert s.config is not None
+    refused = plan.refused
+    if refused is None or refused.key is None or refused.cause not in ("config-value", "config-key"):
+        return
+    if refused.key == "draft_vocab_size" and refused.cause == "config-key":
+        return  # DC302 speaks of that
+    value = raw(s.config, refused.key)
+    shown = "null" if value is None else "an unusable value" if isinstance(value, int) else type(value).__name__
+    yield Hit(
+        f"`{refused.key}` is {shown}, where {s.engine} reads a size or a table: {refused.error}",
+        (s.config.at(*refused.key.split(".")),),
+        help=f"write a value of the right type into `{refused.key}`, or take the key out",
+    )

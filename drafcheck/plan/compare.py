@@ -1,0 +1,27 @@
+"""Asking other releases: since when is a name taken?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from drafcheck.contract import Engine, contract_for, releases
+from drafcheck.plan.names import route
+from drafcheck.plan.parameters import build_parameters, refused_config
+
+if TYPE_CHECKING:
+    from drafcheck.subject import Subject
+
+
+def first_release_that_takes(s: Subject, name: str) -> str | None:
+    """The first later release of this engine that builds the class from this config and has a parameter ``name``."""
+    if s.config is None or s.contract is None:
+        return None
+    for version in releases(s.engine.name):
+        if version <= s.engine.known:
+            continue
+        contract = contract_for(Engine(s.engine.name, str(version), version, exact=True), s.contract.architecture)
+        if contract is None or refused_config(contract, s.config) is not None:
+            continue
+        if route(contract, name, build_parameters(contract, s.config)).end == "parameter":
+            return str(version)
+    return None
