@@ -102,7 +102,7 @@ def own_embedding(draft: Draft) -> None:
     draft.weights["embed_tokens.weight"] = zeros("BF16", 256, HIDDEN)
 
 
-@case("good/second-layer-without-hidden-norm")
+@case("good/second-layer-without-input-layernorm")
 def second_layer(draft: Draft) -> None:
     draft.rename(lambda name: name.replace("midlayer", "layers.0"))
     draft.weights |= layer("layers.1", HIDDEN)

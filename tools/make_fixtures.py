@@ -27,6 +27,7 @@ def command_line(case: str) -> list[str]:
 def report(case: str) -> str:
     """What drafcheck prints for ``case``, and its exit code on the last line."""
     from click.testing import CliRunner
+
     from drafcheck.cli import main
 
     result = CliRunner().invoke(main, command_line(case))
