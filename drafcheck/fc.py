@@ -1,0 +1,73 @@
+"""fc, the projection of the concatenated hidden states: where it lies in the file, and words about what it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from drafcheck.contract import load_toml
+from drafcheck.finding import Location
+from drafcheck.plan.wiring import is_fc
+from drafcheck.subject import Subject
+
+if TYPE_CHECKING:
+    from drafcheck.tensor import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Fc:
+    """The projection of the concatenated states: ``rows`` by ``columns``."""
+
+    tensor: Tensor
+    rows: int
+    columns: int
+
+    @property
+    def place(self) -> Location:
+        """Where the tensor lies."""
+        return Location(file=self.tensor.file, tensor=self.tensor.name)
+
+
+def fc_of(s: Subject) -> Fc | None:
+    """The fc weight that this engine would load, or None when the file has none that it looks at."""
+    if s.selection is None:
+        return None
+    dropped = {d.tensor.name for d in s.load.dropped} if s.load is not None else set()
+    for tensor in s.selection.tensors:
+        if is_fc(tensor.name) and len(tensor.shape) == 2 and tensor.name not in dropped:
+            return Fc(tensor, *tensor.shape)
+    return None
+
+
+def at(s: Subject, key: str) -> Location:
+    """Where a dotted key of the draft's config stands."""
+    assert s.config is not None
+    return s.config.at(*key.split("."))
+
+
+def states(number: int | None, width: int | None) -> str:
+    """``3 x 7168``."""
+    return f"{'?' if number is None else number} x {'?' if width is None else width}"
+
+
+def layers(outputs: Sequence[int]) -> str:
+    """``layers 1, 3 and 4``; -1 is the embedding."""
+    names = ["the embedding" if k < 0 else str(k) for k in outputs]
+    listed = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+    return f"{'layer' if len(names) == 1 else 'layers'} {listed}"
+
+
+def ids_key(s: Subject) -> str:
+    """The config key in which the engine's newest known release reads layer ids; empty when it reads none."""
+    return _newest_key(s, "ids")
+
+
+def switch_key(s: Subject) -> str:
+    """The config key with which the engine's newest known release switches capturing off."""
+    return _newest_key(s, "use_aux")
+
+
+def _newest_key(s: Subject, what: str) -> str:
+    readings = load_toml(s.engine.name, "targets.toml").get("hidden_states", [])
+    return str(readings[-1][what]) if readings else ""

@@ -1,0 +1,180 @@
+"""The wiring plan: which hidden states of the target reach the drafter, in which order, and how wide they are."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+from drafcheck.contract import Table, in_force, load_toml
+from drafcheck.lookup import MISSING, raw
+from drafcheck.plan.model import WiringPlan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from drafcheck.config import DraftConfig, TargetConfig
+    from drafcheck.contract import Contract, Engine
+    from drafcheck.plan.model import LoadPlan
+    from drafcheck.targets import TargetClass
+
+_PLACE = re.compile(r"(?:(?P<n>n)(?:\s*//\s*(?P<part>\d+))?)?\s*(?P<shift>[+-]?\s*\d+)?")
+
+
+def plan_wiring(  # noqa: PLR0917 - the parts of a Subject, in its order
+    config: DraftConfig,
+    target: TargetConfig | None,
+    target_class: TargetClass | None,
+    contract: Contract,
+    engine: Engine,
+    algorithm: str,
+    load: LoadPlan | None,
+) -> WiringPlan:
+    """Work out what ``engine`` hands to the drafter.
+
+    What needs the target's config stays None without it. Wrong types in the draft's config are read as the
+    engine reads them: an exception there means "no ids".
+    """
+    plan = WiringPlan()
+    book = load_toml(engine.name, "targets.toml")
+    reading = in_force(book.get("hidden_states", []), engine)
+    _expected(plan, config, contract, load)
+    if reading is None:
+        return plan
+    _read_ids(plan, config, reading)
+    plan.depth = target.num_hidden_layers if target is not None else None
+    if algorithm.upper() in book["capture"]["algorithms"]:
+        plan.why_not = next(_obstacles(plan, config, reading, target_class, engine), None)
+    else:
+        plan.why_not = f"--speculative-algorithm {algorithm} asks for none"
+    if plan.why_not is not None:
+        plan.captured = False
+    elif target_class is not None and plan.bad_ids is None:
+        plan.captured = True
+        _layers(plan, reading, target_class)
+    _widths(plan, config, contract, target)
+    _remarks(plan, book, engine)
+    return plan
+
+
+def _expected(plan: WiringPlan, config: DraftConfig, contract: Contract, load: LoadPlan | None) -> None:
+    """What this version sizes fc for."""
+    plan.num_aux = contract.value("num_aux", config)
+    plan.target_hidden = contract.value("target_hidden", config)
+    built = [p.shape[1] for p in load.parameters.values() if is_fc(p.name)] if load is not None else []
+    if built and built[0] >= 0:
+        plan.fc_in = built[0]
+    elif plan.num_aux is not None and plan.target_hidden is not None:
+        plan.fc_in = plan.num_aux * plan.target_hidden
+
+
+def is_fc(name: str) -> bool:
+    """Whether a tensor or parameter name is that of fc's weight, under any prefix."""
+    return name.split(".")[-2:] == ["fc", "weight"]
+
+
+def _read_ids(plan: WiringPlan, config: DraftConfig, reading: Table) -> None:
+    value = raw(config, reading["ids"]) if reading["ids"] else MISSING
+    if value is MISSING or value is None:
+        return
+    plan.source = reading["ids"]
+    plan.ids = as_ids(value)
+    if plan.ids is None:
+        plan.bad_ids = json_type(value)
+
+
+def as_ids(value: object) -> tuple[int, ...] | None:
+    """A JSON list as layer ids, taken as Python's arithmetic takes it (true is 1, 2.0 is 2); None for anything else."""
+    if not isinstance(value, list):
+        return None
+    whole = [isinstance(v, int) or (isinstance(v, float) and v.is_integer()) for v in value]
+    return tuple(int(v) for v in value) if all(whole) else None
+
+
+def json_type(value: object) -> str:
+    """What to call a JSON value that should have been a list of integers."""
+    if isinstance(value, list):
+        return "a list that holds other things than integers"
+    names = {dict: "an object", str: "a string", bool: "true or false", int: "a number", float: "a number"}
+    return names.get(type(value), "null")
+
+
+def _obstacles(
+    plan: WiringPlan, config: DraftConfig, reading: Table, target_class: TargetClass | None, engine: Engine
+) -> Iterator[str]:
+    """What keeps the states from being captured, in the order in which the engine meets it."""
+    switch = raw(config, reading["use_aux"]) if reading["use_aux"] else MISSING
+    if switch is not MISSING and not switch:
+        yield f"{reading['use_aux']} is {json.dumps(switch)}"
+    if target_class is None:
+        return
+    if not target_class.registered:
+        yield f"{engine} has no class {target_class.architecture}"
+    if not target_class.captures:
+        yield f"{target_class.architecture} does not hand them over in {engine}"
+    if plan.ids == () and target_class.ids_rule != "ignored":
+        plan.inputs = plan.layer_outputs = ()
+        yield f"{plan.source} is empty"
+
+
+def _layers(plan: WiringPlan, reading: Table, target_class: TargetClass) -> None:
+    if plan.ids is None or target_class.ids_rule == "ignored":
+        plan.source = "default"
+        plan.inputs = default_inputs(target_class.default or tuple(reading["default"]), plan.depth)
+    else:
+        plan.inputs = inputs_of(target_class.ids_rule, plan.ids, plan.depth)
+    if plan.inputs is not None:
+        plan.layer_outputs = _arriving(plan.inputs, plan.depth, target_class.final)
+
+
+def default_inputs(places: tuple[str, ...], depth: int | None) -> tuple[int, ...] | None:
+    """The layer inputs that expressions such as ``n // 2`` or ``n - 3`` stand for; None when the depth is unknown.
+
+    Raises ValueError for an expression of another form.
+    """
+    return None if depth is None else tuple(_place(text, depth) for text in places)
+
+
+def _place(text: str, depth: int) -> int:
+    found = _PLACE.fullmatch(text.strip())
+    if found is None or not text.strip():
+        raise ValueError(f"not a layer: {text!r}")
+    base = depth // int(found["part"] or 1) if found["n"] else 0
+    return base + int((found["shift"] or "0").replace(" ", ""))
+
+
+def inputs_of(rule: str, ids: tuple[int, ...], depth: int | None) -> tuple[int, ...] | None:
+    """The layer inputs that explicit ids stand for under a rule of targets.toml; None when that cannot be known."""
+    shifted = tuple(i + 1 for i in ids)
+    if rule == "plus_one":
+        return shifted
+    if rule == "plus_one_if_first_is_one":
+        return shifted if ids[:1] == (1,) else ids
+    if rule == "as_is_if_max_is_depth" and depth is not None:
+        return ids if max(ids, default=-1) == depth else shifted
+    return None
+
+
+def _arriving(inputs: tuple[int, ...], depth: int | None, final: bool) -> tuple[int, ...]:
+    """The layer outputs that arrive: each once, in layer order, and only those that the target's loop reaches."""
+    last = max(inputs, default=0) if depth is None else depth if final else depth - 1
+    return tuple(i - 1 for i in sorted(set(inputs)) if 0 <= i <= last)
+
+
+def _widths(plan: WiringPlan, config: DraftConfig, contract: Contract, target: TargetConfig | None) -> None:
+    """How wide the incoming state and the embeddings are, and whether the width test applies fc."""
+    one = target.hidden_size if target is not None else None
+    hidden = contract.value("hidden_size", config)
+    plan.embed_width = hidden if one is None or plan.target_hidden != hidden else one
+    if one is not None and plan.captured is False and plan.inputs is None:
+        plan.fed = one
+    elif one is not None and plan.layer_outputs is not None:
+        plan.fed = one * len(plan.layer_outputs)
+    if plan.fed is not None and plan.embed_width is not None:
+        plan.fc_applied = plan.fed != plan.embed_width
+
+
+def _remarks(plan: WiringPlan, book: Table, engine: Engine) -> None:
+    graphs = book["capture"].get("graph_uses_default", "")
+    if plan.captured and plan.ids and graphs and engine.within(graphs):
+        plan.notes.append("CUDA graphs of this release are recorded with the default layers, whatever the ids say")

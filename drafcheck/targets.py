@@ -1,0 +1,141 @@
+"""What a release knows about model classes: which it has, which of them hand hidden states to a drafter, and how."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from packaging.version import Version
+
+from drafcheck.contract import Engine, Table, load_toml, releases, specifier
+
+if TYPE_CHECKING:
+    from drafcheck.config import TargetConfig
+
+
+@dataclass(frozen=True, slots=True)
+class TargetClass:
+    """What one release can do with one target class.
+
+    ``captures``: whether it hands over auxiliary hidden states; ``captured_in`` the range of releases that do
+    (PEP 440, empty when none does). ``ids_rule`` says what a layer id means (see rules/<engine>/targets.toml), empty
+    when nothing is captured. ``final``: whether the state after the last layer is handed over too. ``default``: the
+    class's own default layers as expressions in n, empty for the engine's usual ones. ``has_head``: whether drafts can
+    borrow its embedding and head.
+    """
+
+    engine: str
+    architecture: str
+    registered: bool
+    captures: bool
+    captured_in: str = ""
+    ids_rule: str = ""
+    final: bool = False
+    default: tuple[str, ...] = ()
+    has_head: bool = True
+    source: str = ""
+
+    @property
+    def registered_since(self) -> str | None:
+        """The first release that has the class; None when no known release has it."""
+        return _since(self.engine).get(self.architecture)
+
+    @property
+    def captures_since(self) -> str | None:
+        """The first release in which the class hands over hidden states; None when none does."""
+        return _first_within(self.engine, self.captured_in)
+
+    @property
+    def drafted_for_since(self) -> str | None:
+        """The first release in which an EAGLE-3 draft can run on the class; None when none can."""
+        return self.captures_since if self.has_head else None
+
+
+def target_class(engine: Engine, target: TargetConfig) -> TargetClass | None:
+    """What ``engine`` can do with the class that the target's config names.
+
+    None when the config names no class, or the contract book says nothing about this engine's targets.
+    """
+    architecture = target.architecture or target.text_architecture
+    book = load_toml(engine.name, "targets.toml")
+    if architecture is None or not book:
+        return None
+    family = _family(book, architecture)
+    if family is None:
+        return TargetClass(engine.name, architecture, registered(engine, architecture), captures=False)
+    return _capturing(engine, architecture, family, _inner(book, family))
+
+
+def _family(book: Table, architecture: str) -> Table | None:
+    return next((f for f in book.get("family", []) if architecture in f["captures"]), None)
+
+
+def _inner(book: Table, family: Table) -> Table:
+    """The family whose rules a wrapper follows: that of the class it hands the ids to."""
+    return _family(book, family["delegates"]) or family if "delegates" in family else family
+
+
+def _capturing(engine: Engine, architecture: str, family: Table, inner: Table) -> TargetClass:
+    span = str(family["captures"][architecture])
+    captures = engine.within(span)
+    return TargetClass(
+        engine.name,
+        architecture,
+        registered=captures or registered(engine, architecture),
+        captures=captures,
+        captured_in=span,
+        ids_rule=_ids_rule(engine, inner) if captures else "",
+        final="final" in inner and engine.within(inner["final"]),
+        default=tuple(inner.get("default", ())),
+        has_head=bool(family.get("head", True)),
+        source=str(family["source"]),
+    )
+
+
+def _ids_rule(engine: Engine, family: Table) -> str:
+    return next((rule for versions, rule in family.get("ids", []) if engine.within(versions)), "")
+
+
+def registered(engine: Engine, architecture: str) -> bool:
+    """Whether the release has a model class of this name."""
+    since = _since(engine.name).get(architecture)
+    until = load_toml(engine.name, "registry.toml").get("until", {}).get(architecture)
+    return since is not None and engine.known >= Version(since) and (until is None or engine.known <= Version(until))
+
+
+def registered_since(engine: Engine, architecture: str) -> str | None:
+    """The first release that has a class of this name; None when no known release has it."""
+    return _since(engine.name).get(architecture)
+
+
+def draft_kind(engine: Engine, architecture: str) -> str | None:
+    """The kind of head that a draft class builds (eagle3, eagle1, mtp, dflash, dspark); None for any other class.
+
+    Whether the release has the class is another question: see ``registered``.
+    """
+    return _draft_kinds(engine.name).get(architecture)
+
+
+def draft_mode_name(engine: Engine, architecture: str) -> str:
+    """The class that draft mode looks for when a config names ``architecture``: some names are replaced."""
+    renamed = load_toml(engine.name, "registry.toml").get("rewrites", {}).get(architecture)
+    return renamed if renamed is not None and registered(engine, renamed) else architecture
+
+
+@functools.cache
+def _since(engine: str) -> dict[str, str]:
+    since = load_toml(engine, "registry.toml").get("since", {})
+    return {name: version for version, names in since.items() for name in names.split()}
+
+
+@functools.cache
+def _draft_kinds(engine: str) -> dict[str, str]:
+    drafts = load_toml(engine, "registry.toml").get("draft", {})
+    return {name: kind for kind, names in drafts.items() for name in names.split()}
+
+
+def _first_within(engine: str, span: str) -> str | None:
+    if not span:
+        return None
+    return next((str(v) for v in releases(engine) if specifier(span).contains(v, prereleases=True)), None)
