@@ -8,9 +8,11 @@ Deterministic; needs no torch.
 
 from __future__ import annotations
 
+import io
 import shlex
 import shutil
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 from cases import load_cases
@@ -26,12 +28,11 @@ def command_line(case: str) -> list[str]:
 
 def report(case: str) -> str:
     """What drafcheck prints for ``case``, and its exit code on the last line."""
-    from click.testing import CliRunner
+    from drafcheck.cli import run
 
-    from drafcheck.cli import main
-
-    result = CliRunner().invoke(main, command_line(case))
-    return f"{result.output.rstrip()}\nexit code {result.exit_code}\n"
+    with redirect_stdout(io.StringIO()) as printed, redirect_stderr(io.StringIO()):
+        code = run(command_line(case))
+    return f"{printed.getvalue()}exit code {code}\n"
 
 
 def write_all() -> None:
