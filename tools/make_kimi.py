@@ -1,6 +1,6 @@
 """Write a drafter of the size and shape of Kimi-K2.5's, 2.4 GB that cost no disk: the float weights are a hole.
 
-    python tools/make_kimi.py FOLDER [--names layers.0]
+    python tools/make_kimi.py FOLDER [--names layers.0] [--states 1]
 
 The maps d2t and t2d hold real values, and target_config.json lies beside the draft.
 """
@@ -109,8 +109,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="write a Kimi-K2.5-shaped drafter, sparse")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--names", default="midlayer", help="how the decoder layer is named, such as layers.0")
+    parser.add_argument("--states", type=int, default=3, help="how many hidden states fc takes")
     options = parser.parse_args()
-    print(write_pair(options.folder, draft_weights(options.names)))
+    print(write_pair(options.folder, draft_weights(options.names, options.states)))
 
 
 if __name__ == "__main__":
