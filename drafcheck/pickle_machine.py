@@ -1,0 +1,283 @@
+"""A stack machine that reads a pickle without importing or calling anything.
+
+It understands what torch writes for a state dict. Every other global that a pickle names is a fault: the
+machine stops there and says which one, and where. Calls are never made; they become plain records.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+from drafcheck.pickle_globals import HARMLESS, LITERALS, WEIGHTS_ONLY
+from drafcheck.pickle_records import OPAQUE, Global, Table, call, storage_of
+
+OPCODE_LIMIT = 20_000_000
+"""Pickles with more opcodes are not read to their end."""
+
+
+class PickleError(Exception):
+    """The pickle cannot be understood. ``message`` continues the file's name, ``unsafe`` when it names code."""
+
+    def __init__(self, message: str, *, unsafe: bool = False) -> None:
+        """One sentence, and whether the pickle asks for code to be run."""
+        super().__init__(message)
+        self.message = message
+        self.unsafe = unsafe
+
+
+class Machine:
+    """Runs one pickle from a stream. After ``run``, ``foreign`` names the first opcode torch would refuse."""
+
+    def __init__(self, stream: io.BytesIO, member: str = "") -> None:
+        """``stream`` stands at the pickle's first byte; ``member`` is the file inside an archive, for messages."""
+        self._stream = stream
+        self._of = f" of {member}" if member else ""
+        self._stack: list[Any] = []
+        self._marks: list[int] = []
+        self._memo: dict[int, Any] = {}
+        self._at = 0
+        self.foreign: str | None = None
+        self.storages: dict[str, str | None] = {}  # every one that the pickle mentions, with its dtype
+
+    def run(self) -> Any:
+        """The value that the pickle leaves, as plain records. Raises PickleError."""
+        import pickletools
+
+        try:
+            # The stubs want a text name for every position; a stream always gives an integer.
+            for count, (opcode, arg, pos) in enumerate(pickletools.genops(self._stream)):
+                self._at = pos or 0
+                if count >= OPCODE_LIMIT:
+                    raise PickleError(f"has more than {OPCODE_LIMIT} pickle opcodes")
+                if opcode.name == "STOP":
+                    return self._pop()
+                self._step(opcode.name, arg)
+        except PickleError:
+            raise
+        except RecursionError as error:
+            raise PickleError("has a pickle that is nested too deeply") from error
+        except (ValueError, IndexError, KeyError, TypeError, OverflowError, EOFError, UnicodeError) as error:
+            raise PickleError(f"has a pickle that is broken {self._place()}: {_short(error)}") from error
+        raise PickleError(f"has a pickle without end ({self._place()})")
+
+    def _step(self, name: str, arg: Any) -> None:
+        if name not in WEIGHTS_ONLY and self.foreign is None:
+            self.foreign = f"{name} {self._place()}"
+        handler = _HANDLERS.get(name)
+        if handler is not None:
+            handler(self, arg)
+        elif name in LITERALS:
+            self._stack.append(arg)
+        elif name not in _IGNORED:
+            raise PickleError(f"has a pickle with the opcode {name} {self._place()}, which no state dict needs")
+
+    def _place(self) -> str:
+        return f"at byte {self._at}{self._of}"
+
+    def _pop(self) -> Any:
+        if not self._stack or (self._marks and len(self._stack) <= self._marks[-1]):
+            raise PickleError(f"has a pickle that takes from an empty stack {self._place()}")
+        return self._stack.pop()
+
+    def _top(self) -> Any:
+        value = self._pop()
+        self._stack.append(value)
+        return value
+
+    def _items(self) -> list[Any]:
+        if not self._marks:
+            raise PickleError(f"has a pickle that looks for a mark that is not there {self._place()}")
+        start = self._marks.pop()
+        items = self._stack[start:]
+        del self._stack[start:]
+        return items
+
+    def _push_mark(self, _: Any) -> None:
+        self._marks.append(len(self._stack))
+
+    def _pop_one(self, _: Any) -> None:
+        if self._marks and len(self._stack) == self._marks[-1]:
+            self._marks.pop()
+        else:
+            self._pop()
+
+    def _pop_mark(self, _: Any) -> None:
+        self._items()
+
+    def _dup(self, _: Any) -> None:
+        self._stack.append(self._top())
+
+    def _constant(self, value: Any) -> None:
+        self._stack.append(value)
+
+    def _tuple(self, size: int) -> None:
+        items = [self._pop() for _ in range(size)]
+        self._stack.append(tuple(reversed(items)))
+
+    def _tuple_mark(self, _: Any) -> None:
+        self._stack.append(tuple(self._items()))
+
+    def _list_mark(self, _: Any) -> None:
+        self._stack.append(self._items())
+
+    def _dict_mark(self, _: Any) -> None:
+        items = self._items()
+        self._stack.append(Table())
+        self._fill(items)
+
+    def _opaque_mark(self, _: Any) -> None:
+        self._items()
+        self._stack.append(OPAQUE)
+
+    def _append(self, _: Any) -> None:
+        value = self._pop()
+        self._extend([value])
+
+    def _appends(self, _: Any) -> None:
+        self._extend(self._items())
+
+    def _extend(self, items: list[Any]) -> None:
+        target = self._top()
+        if isinstance(target, list):
+            target.extend(items)
+
+    def _setitem(self, _: Any) -> None:
+        value, key = self._pop(), self._pop()
+        self._fill([key, value])
+
+    def _setitems(self, _: Any) -> None:
+        self._fill(self._items())
+
+    def _fill(self, items: list[Any]) -> None:
+        target = self._top()
+        if len(items) % 2:
+            raise PickleError(f"has a pickle with a key without a value {self._place()}")
+        if not isinstance(target, Table):
+            return
+        for key, value in zip(items[::2], items[1::2], strict=True):
+            if isinstance(key, str):
+                target[key] = value
+            else:
+                target.odd += 1
+
+    def _put(self, index: int | str) -> None:
+        self._memo[int(index)] = self._top()
+
+    def _memoize(self, _: Any) -> None:
+        self._memo[len(self._memo)] = self._top()
+
+    def _get(self, index: int | str) -> None:
+        if int(index) not in self._memo:
+            raise PickleError(f"has a pickle that recalls what it never stored {self._place()}")
+        self._stack.append(self._memo[int(index)])
+
+    def _global(self, arg: str) -> None:
+        module, _, name = arg.partition(" ")
+        self._name(module, name)
+
+    def _stack_global(self, _: Any) -> None:
+        name, module = self._pop(), self._pop()
+        if not (isinstance(name, str) and isinstance(module, str)):
+            raise PickleError(f"has a pickle that names code by something other than text {self._place()}")
+        self._name(module, name)
+
+    def _name(self, module: str, name: str) -> None:
+        path = f"{_MODULES.get(module, module)}.{name}"
+        if path not in HARMLESS:
+            raise PickleError(f"has a pickle that asks for {path:.200} {self._place()}: {_CODE}", unsafe=True)
+        self._stack.append(Global(path))
+
+    def _inst(self, arg: str) -> None:
+        self._items()
+        self._global(arg)
+        self._stack[-1] = OPAQUE
+
+    def _obj(self, _: Any) -> None:
+        items = self._items()
+        self._refuse_unless_named(items[0] if items else None)
+        self._stack.append(OPAQUE)
+
+    def _extension(self, code: int) -> None:
+        raise PickleError(
+            f"has a pickle that asks for the registered extension {code} {self._place()}: {_CODE}", unsafe=True
+        )
+
+    def _reduce(self, _: Any) -> None:
+        args, function = self._pop(), self._pop()
+        self._refuse_unless_named(function)
+        self._stack.append(call(function.path, args if isinstance(args, tuple) else ()))
+
+    def _newobj_ex(self, _: Any) -> None:
+        self._pop()
+        self._reduce(None)
+
+    def _refuse_unless_named(self, function: Any) -> None:
+        if not isinstance(function, Global):
+            raise PickleError(f"has a pickle that calls what is not a function {self._place()}: {_CODE}", unsafe=True)
+
+    def _build(self, _: Any) -> None:
+        # The state of a dict or a parameter (hooks, metadata): nothing that a loader reads.
+        self._pop()
+        self._top()
+
+    def _persistent(self, _: Any) -> None:
+        storage = storage_of(self._pop())
+        self.storages[storage.key] = storage.dtype
+        self._stack.append(storage)
+
+
+_CODE = "loading it would run code"
+_MODULES = {"__builtin__": "builtins"}
+
+_IGNORED = frozenset({"PROTO", "FRAME"})
+
+_HANDLERS: dict[str, Callable[[Machine, Any], None]] = {
+    "MARK": Machine._push_mark,
+    "POP": Machine._pop_one,
+    "POP_MARK": Machine._pop_mark,
+    "DUP": Machine._dup,
+    "NONE": lambda m, _: m._constant(None),
+    "NEWTRUE": lambda m, _: m._constant(True),
+    "NEWFALSE": lambda m, _: m._constant(False),
+    "EMPTY_TUPLE": lambda m, _: m._constant(()),
+    "EMPTY_LIST": lambda m, _: m._constant([]),
+    "EMPTY_DICT": lambda m, _: m._constant(Table()),
+    "EMPTY_SET": lambda m, _: m._constant(OPAQUE),
+    "FROZENSET": Machine._opaque_mark,
+    "ADDITEMS": Machine._pop_mark,
+    "TUPLE": Machine._tuple_mark,
+    "TUPLE1": lambda m, _: m._tuple(1),
+    "TUPLE2": lambda m, _: m._tuple(2),
+    "TUPLE3": lambda m, _: m._tuple(3),
+    "LIST": Machine._list_mark,
+    "DICT": Machine._dict_mark,
+    "APPEND": Machine._append,
+    "APPENDS": Machine._appends,
+    "SETITEM": Machine._setitem,
+    "SETITEMS": Machine._setitems,
+    "PUT": Machine._put,
+    "BINPUT": Machine._put,
+    "LONG_BINPUT": Machine._put,
+    "MEMOIZE": Machine._memoize,
+    "GET": Machine._get,
+    "BINGET": Machine._get,
+    "LONG_BINGET": Machine._get,
+    "GLOBAL": Machine._global,
+    "STACK_GLOBAL": Machine._stack_global,
+    "INST": Machine._inst,
+    "OBJ": Machine._obj,
+    "EXT1": Machine._extension,
+    "EXT2": Machine._extension,
+    "EXT4": Machine._extension,
+    "REDUCE": Machine._reduce,
+    "NEWOBJ": Machine._reduce,
+    "NEWOBJ_EX": Machine._newobj_ex,
+    "BUILD": Machine._build,
+    "BINPERSID": Machine._persistent,
+}
+
+
+def _short(error: Exception) -> str:
+    return (str(error) or type(error).__name__)[:120]
