@@ -1,0 +1,244 @@
+"""DC501 to DC504: will the engine build a draft class from this config, and is it the one that the tensors need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from drafcheck.contract import load_toml
+from drafcheck.fc import fc_of
+from drafcheck.finding import Confidence, Location, Severity
+from drafcheck.heads import Head, class_for, head_of, label_of
+from drafcheck.modeltypes import book, knows, nested_keys
+from drafcheck.registry import Hit, rule
+from drafcheck.subject import Subject
+from drafcheck.targets import draft_kind, draft_mode_name, registered, registered_since
+from drafcheck.words import shape
+
+if TYPE_CHECKING:
+    from drafcheck.config import DraftConfig
+
+MODEL_TYPE_ADVICE = "set model_type to that of the decoder layer, such as llama"
+
+
+@rule("DC501", "unknown-architecture", Severity.ERROR, needs=("config",))
+def unknown_architecture(s: Subject) -> Iterator[Hit]:
+    """`architectures` names no draft class of this engine version.
+
+    ## What it does
+    Looks the names up among the classes that this version registers, after the replacements that it makes in
+    draft mode, and says which class fits the tensors.
+
+    ## Why is this bad?
+    The server refuses to start (`Model architectures [...] are not supported`). A target class such as
+    `LlamaForCausalLM` is built in full: it refuses the reduced `lm_head` (measured on SGLang 0.5.15.post1), and
+    with a full one it would run without `fc` and `d2t`.
+
+    ## Fix
+    Name the class that fits the tensors. The tensor names must be those that this class reads.
+    """
+    assert s.config is not None
+    if not load_toml(s.engine.name, "registry.toml") or nested_keys(s.engine, s.config):
+        return
+    names = s.config.architectures
+    if not names:
+        yield _nameless(s, s.config)
+        return
+    name = next((n for n in names if registered(s.engine, draft_mode_name(s.engine, n))), None)
+    if name is None:
+        yield _unregistered(s, s.config, names[0])
+    elif draft_kind(s.engine, draft_mode_name(s.engine, name)) is None and not _meant_whole(s):
+        yield Hit(
+            f"{name} is a target class in {s.engine}, not a draft class{_but(s)}",
+            (s.config.at("architectures"),),
+            help=_advice(s),
+        )
+
+
+def _nameless(s: Subject, config: DraftConfig) -> Hit:
+    refusal = load_toml(s.engine.name, "registry.toml")["refusals"]["absent"]
+    what = "architectures names no class" if "architectures" in config.data else "config.json has no architectures"
+    return Hit(f"{what}: {s.engine} stops with {refusal}", (config.at("architectures"),), help=_advice(s))
+
+
+def _unregistered(s: Subject, config: DraftConfig, name: str) -> Hit:
+    since = registered_since(s.engine, name)
+    refusal = load_toml(s.engine.name, "registry.toml")["refusals"]["unregistered"]
+    known = f" ({s.engine.name} has it since {since})" if since else ""
+    return Hit(
+        f"{s.engine} has no class {name}{known}{_but(s)}: {refusal}",
+        (config.at("architectures"),),
+        help=f"use {s.engine.name} {since} or later" if since else _advice(s),
+        confidence=Confidence.CERTAIN if s.engine.exact else Confidence.LIKELY,
+        fixable=not since and _fitting(s) is not None,
+    )
+
+
+def _head(s: Subject) -> Head | None:
+    return head_of(s.selection.tensors) if s.selection is not None else None
+
+
+def _but(s: Subject) -> str:
+    head = _head(s)
+    return f"; the tensors are {head.label}" if head is not None else ""
+
+
+def _fitting(s: Subject) -> str | None:
+    head = _head(s)
+    if head is None or s.selection is None:
+        return None
+    return class_for(s.engine, head, (t.name for t in s.selection.tensors))
+
+
+def _advice(s: Subject) -> str | None:
+    fits, head = _fitting(s), _head(s)
+    if fits is not None:
+        since = registered_since(s.engine, fits)
+        return f'set architectures to ["{fits}"], which {s.engine.name} has since {since}'
+    if head is not None and head.kind == "model":
+        whole = load_toml(s.engine.name, "registry.toml")["whole_models"]["algorithms"]
+        return f"serve a whole model with --speculative-algorithm {whole[0]}"
+    return f"{s.engine.name} has no class for {head.label}" if head is not None else None
+
+
+def _meant_whole(s: Subject) -> bool:
+    """Whether a whole model is meant as a draft: the algorithm says so, or none is named and the tensors are one."""
+    if s.algorithm_given:
+        return s.algorithm.upper() in load_toml(s.engine.name, "registry.toml")["whole_models"]["algorithms"]
+    head = _head(s)
+    return head is not None and head.kind == "model"
+
+
+@rule("DC502", "unknown-model-type", Severity.ERROR, needs=("config",))
+def unknown_model_type(s: Subject) -> Iterator[Hit]:
+    """The engine's config loader does not know `model_type`.
+
+    ## What it does
+    Looks `model_type` up among the names that the transformers release pinned by this version knows and those that
+    the engine adds; looks for the file that `auto_map` names.
+
+    ## Why is this bad?
+    The server refuses to start (measured on SGLang 0.5.15.post1 with `eagle3`: `Transformers does not recognize
+    this architecture`; without the key: `Unrecognized model`).
+
+    ## Fix
+    Set `model_type` to that of the decoder layer, `llama` for most heads.
+    """
+    assert s.config is not None
+    rules = book(s.engine)
+    if not rules or nested_keys(s.engine, s.config):
+        return
+    auto_config = s.config.text("auto_map", "AutoConfig")
+    if auto_config is not None:
+        yield from _remote_code(s, s.config, auto_config)
+    elif s.config.model_type is None:
+        guesses = s.engine.within(rules["guesses_from_path"])
+        unless = ", unless its path contains the name of a model type" if guesses else ""
+        yield Hit(
+            f"config.json has no model_type: {s.engine} stops with {rules['refusals']['absent']}{unless}",
+            (s.config.at("model_type"),),
+            help=MODEL_TYPE_ADVICE,
+            confidence=Confidence.LIKELY if guesses else Confidence.CERTAIN,
+        )
+    elif knows(s.engine, s.config.model_type) is False:
+        refusal = rules["refusals"]["unknown"].replace("{name}", s.config.model_type)
+        yield Hit(
+            f"{s.engine} does not know model_type {s.config.model_type}: {refusal}",
+            (s.config.at("model_type"),),
+            help=MODEL_TYPE_ADVICE,
+            confidence=Confidence.CERTAIN if s.engine.exact else Confidence.LIKELY,
+        )
+
+
+def _remote_code(s: Subject, config: DraftConfig, auto_config: str) -> Iterator[Hit]:
+    """auto_map may name a module of another repository (``owner/name--module.Class``), which is not looked for."""
+    module = auto_config.partition(".")[0] + ".py"
+    if "--" in auto_config or module in s.checkpoint.other:
+        return
+    yield Hit(
+        f"auto_map takes the config class from {module}, which is not in the checkpoint",
+        (config.at("auto_map", "AutoConfig"),),
+        help=f"add {module}, or drop auto_map and use a model_type that the engine knows",
+    )
+
+
+@rule("DC503", "config-dialect", Severity.ERROR, needs=("config",))
+def config_dialect(s: Subject) -> Iterator[Hit]:
+    """The config is written in a form that this engine does not read.
+
+    ## What it does
+    Finds the model's dimensions in a nested table (speculators' `transformer_layer_config`) while the top level,
+    the only place that this engine reads, lacks them.
+
+    ## Why is this bad?
+    The server refuses to start, or builds the class with default dimensions.
+
+    ## Fix
+    Write a flat config: the keys of the nested table at the top level, and the engine's own draft class as
+    `architectures`.
+    """
+    assert s.config is not None
+    keys = nested_keys(s.engine, s.config)
+    if not keys:
+        return
+    rules = book(s.engine)
+    body, form = rules["nested"]["body"], rules["nested"]["format"]
+    end = "" if s.config.model_type is not None else f", and stops with {rules['refusals']['absent']}"
+    fits = _fitting(s)
+    named = f', with architectures ["{fits}"]' if fits is not None else ""
+    yield Hit(
+        f"{form} config: {s.engine} reads {', '.join(keys)} at the top level only, where they are missing{end}",
+        (s.config.at(body),),
+        help=f"write a flat config: the keys of {body} at the top level{named}",
+    )
+
+
+@rule("DC504", "generation-mismatch", Severity.ERROR, needs=("config", "weights"))
+def generation_mismatch(s: Subject) -> Iterator[Hit]:
+    """The tensors are another kind of draft head than the class or the algorithm says.
+
+    ## What it does
+    Tells the kind of head from names and shapes (EAGLE-1: `fc` takes two hidden sizes; EAGLE-3: the first
+    layer's attention takes two and its layer has a `hidden_norm`; MTP, DFlash, Medusa by their own tensors), and
+    compares it with what the class builds and the algorithm runs.
+
+    ## Why is this bad?
+    Such a head is refused when it is loaded (measured on SGLang 0.5.15.post1: an EAGLE-3 head as
+    `LlamaForCausalLMEagle` stops with `Attempted to load weight`), or runs with random layers.
+
+    ## Fix
+    Name the class and the algorithm of this kind of head.
+    """
+    assert s.config is not None
+    rules = load_toml(s.engine.name, "registry.toml")
+    name = next((n for n in s.config.architectures if registered(s.engine, draft_mode_name(s.engine, n))), None)
+    kind = draft_kind(s.engine, draft_mode_name(s.engine, name)) if name is not None else None
+    head = _head(s)
+    if name is None or kind is None or nested_keys(s.engine, s.config):
+        return
+    if head is not None and head.kind in rules["cannot_hold"].get(kind, []):
+        yield Hit(
+            f"the tensors are {head.label}{_evidence(s)}, but {name} builds {label_of(kind)}",
+            (s.config.at("architectures"), *_fc_place(s)),
+            help=_advice(s),
+        )
+    elif s.algorithm_given and (s.wiring is None or s.wiring.captured is not False):
+        yield from _other_algorithm(s, name, kind, rules["algorithms"].get(kind, []))
+
+
+def _other_algorithm(s: Subject, name: str, kind: str, algorithms: list[str]) -> Iterator[Hit]:
+    if algorithms and s.algorithm.upper() not in algorithms:
+        yield Hit(
+            f"{name} builds {label_of(kind)}, which --speculative-algorithm {s.algorithm} does not run",
+            help=f"serve it with --speculative-algorithm {algorithms[0]}",
+        )
+
+
+def _evidence(s: Subject) -> str:
+    fc = fc_of(s)
+    return f" (`{fc.tensor.name}` is {shape(fc.tensor.shape)})" if fc is not None else ""
+
+
+def _fc_place(s: Subject) -> tuple[Location, ...]:
+    fc = fc_of(s)
+    return (fc.place,) if fc is not None else ()

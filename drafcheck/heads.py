@@ -1,0 +1,107 @@
+"""What kind of draft head a set of tensors is, told from names and shapes alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from drafcheck.contract import Engine, Table, load_toml
+
+if TYPE_CHECKING:
+    from drafcheck.tensor import Tensor
+
+_ATTENTION = re.compile(r"(?:q_proj|q_a_proj|qkv_proj|fused_qkv_a_proj_with_mqa)\.weight$")
+_OUTPUT = re.compile(r"(?:o_proj|down_proj)\.weight$")
+_LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
+_IN_LAYER = re.compile(r"(?:^|\.)(?:midlayer|layers\.\d+|layer)\.")
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A kind of draft head: ``kind`` as in rules/heads.toml, ``label`` for messages (``an EAGLE-3 head``)."""
+
+    kind: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Traits:
+    names: tuple[str, ...]
+    wide: bool | None  # the first layer's attention takes twice the hidden size
+    fc: float | None  # input of fc in hidden sizes; 0 without fc, None when it cannot be told
+    layers: int
+
+
+def head_of(tensors: Iterable[Tensor]) -> Head | None:
+    """The kind of head that the tensors are; None when they are of no known kind."""
+    traits = _traits(tuple(tensors))
+    found = next((h for h in load_toml("heads.toml").get("head", []) if _fits(h, traits)), None)
+    return Head(found["kind"], found["label"]) if found is not None and traits.names else None
+
+
+def label_of(kind: str) -> str:
+    """What to call a kind of head in a message; the kind itself when the book has no such kind."""
+    return next((str(h["label"]) for h in load_toml("heads.toml").get("head", []) if h["kind"] == kind), kind)
+
+
+def _traits(tensors: Sequence[Tensor]) -> _Traits:
+    names = tuple(t.name for t in tensors)
+    hidden = next((t.shape[0] for t in tensors if _OUTPUT.search(t.name) and len(t.shape) == 2), 0)
+    first = sorted(
+        (t for t in tensors if _ATTENTION.search(t.name) and len(t.shape) == 2), key=lambda t: _depth(t.name)
+    )
+    fc = next((t for t in tensors if t.name.split(".")[-2:] == ["fc", "weight"] and len(t.shape) == 2), None)
+    return _Traits(
+        names,
+        wide=first[0].shape[1] == 2 * hidden if first and hidden else None,
+        fc=0 if fc is None else fc.shape[1] / fc.shape[0] if fc.shape[0] else None,
+        layers=len({_depth(n) for n in names if _IN_LAYER.search(n)}),
+    )
+
+
+def _depth(name: str) -> int:
+    found = _LAYER.search(name)
+    return int(found[1]) if found else 0
+
+
+def _fits(head: Table, traits: _Traits) -> bool:
+    return (
+        _named(head, traits.names)
+        and ("wide" not in head or traits.wide is head["wide"])
+        and ("fc" not in head or _fc_fits(head["fc"], traits.fc))
+        and ("layers" not in head or traits.layers == head["layers"])
+        and ("bare" not in head or _bare(head["bare"], traits.names))
+    )
+
+
+def _named(head: Table, names: tuple[str, ...]) -> bool:
+    def occurs(part: str) -> bool:
+        return any(part in name for name in names)
+
+    wanted = any(map(occurs, head["any"])) if "any" in head else True
+    return wanted and all(map(occurs, head.get("all", []))) and not any(map(occurs, head.get("none", [])))
+
+
+def _fc_fits(wanted: str, fc: float | None) -> bool:
+    if wanted == "absent":
+        return fc == 0
+    return bool(fc) and (wanted == "any" or fc == int(wanted))
+
+
+def _bare(name: str, names: tuple[str, ...]) -> bool:
+    return any(n == name or (n.endswith("." + name) and not _IN_LAYER.search(n)) for n in names)
+
+
+def class_for(engine: Engine, head: Head, names: Iterable[str]) -> str | None:
+    """The draft class of ``engine`` that takes such a head under these tensor names; None when it has none.
+
+    The release asked for may lack the class: see ``drafcheck.targets.registered``.
+    """
+    text = "\n".join(names)
+    for entry in load_toml(engine.name, "registry.toml").get("fits", []):
+        wanted = all(part in text for part in entry.get("when", []))
+        if entry["kind"] == head.kind and wanted and not any(part in text for part in entry.get("unless", [])):
+            return str(entry["class"])
+    return None

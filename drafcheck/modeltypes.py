@@ -1,0 +1,58 @@
+"""Which values of model_type an engine's config loader knows, and which configs it cannot read at all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from packaging.version import Version
+
+from drafcheck.contract import Engine, Table, in_force, load_toml
+
+if TYPE_CHECKING:
+    from drafcheck.config import DraftConfig
+
+
+def book(engine: Engine) -> Table:
+    """The engine's rules/<engine>/model_types.toml; empty when it has none."""
+    return load_toml(engine.name, "model_types.toml")
+
+
+def knows(engine: Engine, model_type: str) -> bool | None:
+    """Whether the config loader of this release knows a model_type; None when the book cannot tell."""
+    pinned = in_force(book(engine).get("transformers", []), engine)
+    if pinned is None:
+        return None
+    answers = (
+        _listed(book(engine)["own"], model_type, str(engine.known), str(engine.known)),
+        _listed(book(engine)["since"], model_type, pinned["least"], pinned["most"]),
+    )
+    if True in answers:
+        return True
+    return False if answers == (False, False) else None
+
+
+def _listed(since: Table, name: str, least: str, most: str) -> bool | None:
+    """Whether a release between ``least`` and ``most`` has ``name``, by the first release read that has it."""
+    before = None
+    for version, names in since.items():
+        if name in names.split():
+            if Version(version) <= Version(least):
+                return True
+            return False if before is not None and Version(before) >= Version(most) else None
+        before = version
+    return False
+
+
+def nested_keys(engine: Engine, config: DraftConfig) -> list[str]:
+    """The dimensions that stand only in a nested table that this engine does not read; empty for a flat config."""
+    rules = book(engine).get("nested")
+    if rules is None:
+        return []
+    body: Any = config.data.get(rules["body"])
+    marked = any(key in config.data for key in rules["markers"])
+    if not marked and not isinstance(body, dict):
+        return []
+    missing = [key for key in rules["dimensions"] if config.data.get(key) is None]
+    if isinstance(body, dict):
+        return [key for key in missing if key in body]
+    return missing if "model_type" not in config.data else []
