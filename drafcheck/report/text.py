@@ -8,23 +8,21 @@ from collections.abc import Sequence
 LONGEST_WORD = 200
 LONGEST_TEXT = 4000
 
-_ASCII_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _LONG_WORD = re.compile(rf"\S{{{LONGEST_WORD + 1},}}")
-_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
 def printable(text: str) -> str:
     """``text`` on one line, with nothing in it that a terminal would obey or hide.
 
-    Control characters (so ANSI escapes too), bidirectional overrides, invisible and unassigned characters
-    and lone surrogates become ``\\x1b`` or ``\\u202e``; words over 200 and texts over 4000 characters
+    Control characters (so ANSI escapes too), bidirectional overrides, invisible and unassigned characters,
+    odd spaces and lone surrogates become ``\\x1b`` or ``\\u202e``; words over 200 and texts over 4000 characters
     lose their middle, which is replaced by its length.
     """
-    text = _shorten(text, LONGEST_TEXT)
     text = _LONG_WORD.sub(lambda m: _shorten(m.group(), LONGEST_WORD), text)
-    if text.isascii():
-        return _ASCII_CONTROL.sub(lambda m: _escape(m.group()), text)
-    return _escape_unicode(text)
+    text = _shorten(text, LONGEST_TEXT)
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else _escape(c) for c in text)
 
 
 def cut(names: Sequence[str], most: int = 8) -> list[str]:
@@ -52,9 +50,3 @@ def _escape(char: str) -> str:
     if code <= 0xFF:
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
-
-
-def _escape_unicode(text: str) -> str:
-    from unicodedata import category
-
-    return "".join(_escape(c) if category(c) in _HIDDEN else c for c in text)

@@ -1,0 +1,67 @@
+"""The Python interface."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from drafts import Draft
+
+import drafcheck
+from drafcheck.report.model import Outcome
+
+
+def test_names_are_exported_lazily() -> None:
+    assert set(dir(drafcheck)) == {"Finding", "Report", "UsageError", "__version__", "lint"}
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = drafcheck.nonsense  # type: ignore[attr-defined]
+
+
+def test_a_healthy_checkpoint(tmp_path: Path) -> None:
+    Draft().write(tmp_path)
+    report = drafcheck.lint(tmp_path, engine="sglang==0.5.15")
+    assert isinstance(report, drafcheck.Report)
+    assert report.ok
+    assert report.exit_code == 0
+    assert report.checkpoints[0].outcome is Outcome.CLEAN
+    assert report.checkpoints[0].target == str(tmp_path / "target_config.json")
+
+
+def test_a_broken_checkpoint(tmp_path: Path) -> None:
+    draft = Draft()
+    draft.drop("lm_head.weight")
+    draft.write(tmp_path)
+    report = drafcheck.lint(str(tmp_path), target=tmp_path / "target_config.json", engine="sglang==0.5.15")
+    assert not report.ok
+    assert report.exit_code == 1
+    assert isinstance(report.findings[0], drafcheck.Finding)
+    assert [f.severity.rank for f in report.findings] == sorted(f.severity.rank for f in report.findings)
+
+
+def test_a_refused_checkpoint(tmp_path: Path) -> None:
+    draft = Draft()
+    draft.shape("fc.weight", 32, 32)
+    draft.write(tmp_path)
+    checkpoint = drafcheck.lint(tmp_path, engine="sglang==0.5.15").checkpoints[0]
+    assert checkpoint.outcome is Outcome.REFUSED
+    assert checkpoint.plan is not None
+    assert checkpoint.plan.refused is not None
+
+
+def test_an_unknown_class_is_not_called_clean(tmp_path: Path) -> None:
+    draft = Draft()
+    draft.set(architectures=["NobodyKnowsThis"])
+    draft.write(tmp_path)
+    report = drafcheck.lint(tmp_path, engine="sglang==0.5.15", ignore=["DC5"])
+    assert report.checkpoints[0].outcome is not Outcome.CLEAN
+    assert report.checkpoints[0].plan is None
+    assert any("draft class" in s.why for s in report.checkpoints[0].skipped)
+
+
+def test_wrong_usage_raises(tmp_path: Path) -> None:
+    Draft().write(tmp_path / "draft")
+    for wrong in ({"engine": "nonsense"}, {"select": ["DC1O1"]}, {"target": tmp_path / "absent"}):
+        with pytest.raises(drafcheck.UsageError):
+            drafcheck.lint(tmp_path / "draft", **wrong)  # type: ignore[arg-type]
+    with pytest.raises(drafcheck.UsageError, match="absent"):
+        drafcheck.lint(tmp_path / "absent")
