@@ -15,7 +15,7 @@ _FLOATS = {"F32": "f", "F64": "d"}
 _WIDTHS = {"F16": 2, "BF16": 2}
 
 
-class Undecodable(Exception):
+class DecodeError(Exception):
     """The values cannot be read; the text is one lower-case clause."""
 
 
@@ -32,7 +32,7 @@ def is_float(dtype: str) -> bool:
 def decode(dtype: str, data: bytes) -> list[int]:
     """The values of a tensor as whole numbers, in storage order.
 
-    Raises Undecodable for a dtype without whole numbers in it, ragged data, or values with fractions.
+    Raises DecodeError for a dtype without whole numbers in it, ragged data, or values with fractions.
     """
     if dtype in _INTEGERS:
         return _native(_INTEGERS[dtype], data).tolist()
@@ -47,7 +47,7 @@ def _native(code: str, data: bytes) -> array[int]:
 
 def _fill(values: array[int] | array[float], data: bytes) -> None:
     if len(data) % values.itemsize:
-        raise Undecodable(f"{len(data)} bytes are no whole number of {values.itemsize}-byte values")
+        raise DecodeError(f"{len(data)} bytes are no whole number of {values.itemsize}-byte values")
     values.frombytes(data)
     if sys.byteorder == "big":
         values.byteswap()
@@ -59,9 +59,9 @@ def _decode_floats(dtype: str, data: bytes) -> Sequence[float]:
         _fill(values, data)
         return values
     if dtype not in _WIDTHS:
-        raise Undecodable(f"values of dtype {dtype} are not read")
+        raise DecodeError(f"values of dtype {dtype} are not read")
     if len(data) % 2:
-        raise Undecodable(f"{len(data)} bytes are no whole number of 2-byte values")
+        raise DecodeError(f"{len(data)} bytes are no whole number of 2-byte values")
     if dtype == "F16":
         return struct.unpack(f"<{len(data) // 2}e", data)
     wide = [half << 16 for half in _native("H", data)]
@@ -71,5 +71,5 @@ def _decode_floats(dtype: str, data: bytes) -> Sequence[float]:
 def _whole(values: Sequence[float]) -> list[int]:
     broken = sum(not value.is_integer() for value in values)
     if broken:
-        raise Undecodable(f"{broken} of {len(values)} values are not whole numbers")
+        raise DecodeError(f"{broken} of {len(values)} values are not whole numbers")
     return list(map(int, values))

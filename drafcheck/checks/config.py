@@ -1,0 +1,159 @@
+"""DC505 and DC508: the facts of config.json that the engine reads for any model, and that two models must share."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from drafcheck.finding import Confidence, Location, Severity
+from drafcheck.modelconfig import Read, context_length, draft_dtype, target_dtype, too_short, unknown_dtype
+from drafcheck.registry import Hit, rule
+
+if TYPE_CHECKING:
+    from drafcheck.config import DraftConfig, TargetConfig
+    from drafcheck.subject import Subject
+
+_STORED = {"F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64"}
+
+
+def _both(s: Subject) -> tuple[DraftConfig, TargetConfig]:
+    """The two configs; rules that need ``contract`` and ``target`` have them."""
+    assert s.config is not None and s.target is not None
+    return s.config, s.target
+
+
+def _draft_key(config: DraftConfig, read: Read, usual: str) -> Location:
+    return config.at(read.key or usual)
+
+
+def _target_key(target: TargetConfig, read: Read, usual: str) -> Location:
+    """Where the target's value stands: in its language model's config, else at the top."""
+    key = read.key or usual
+    return target.at(*target.route, key) if key in target.language else target.at(key)
+
+
+@rule("DC505", "context-length", Severity.ERROR, Severity.WARNING, needs=("contract", "target"))
+def short_context(s: Subject) -> Iterator[Hit]:
+    """The draft's context length is below the target's.
+
+    ## What it does
+    Derives both lengths as this release does: the first of its keys that is set, times the rope scaling factor where
+    that counts. The draft is built for the length that the target is served with.
+
+    ## Why is this bad?
+    SGLang since 0.5.1 stops at start with a ValueError. Earlier releases log a warning and serve: positions past the
+    draft's length are ones it was not trained for.
+
+    ## Fix
+    Raise `max_position_embeddings` (no tensor changes: accept length unchanged on SGLang 0.5.15.post1), or serve fewer
+    tokens.
+    """
+    config, target = _both(s)
+    ours, theirs = context_length(s.engine, config.data), context_length(s.engine, target.language)
+    facts = too_short(s.engine)
+    if ours is None or theirs is None or facts is None or int(ours.value) >= int(theirs.value):
+        return
+    stops = facts["outcome"] == "stops"
+    key = ours.key or "max_position_embeddings"
+    outcome = (
+        f"{s.engine} stops at start" if stops else f"{s.engine} only warns, and positions from {ours.value} on suffer"
+    )
+    yield Hit(
+        f"the draft's context length is {ours.value}{_how(ours, key)}, the target's {theirs.value}: "
+        f"{s.engine} {outcome}",
+        (_draft_key(config, ours, "max_position_embeddings"), _target_key(target, theirs, "max_position_embeddings")),
+        help=_help_for_length(facts, key, int(ours.value), int(theirs.value)),
+        severity=Severity.ERROR if stops else Severity.WARNING,
+        confidence=Confidence.CERTAIN if ours.plain and theirs.plain else Confidence.LIKELY,
+    )
+
+
+def _how(read: Read, key: str) -> str:
+    if read.key is None:
+        return f" ({key} is absent)"
+    return f" ({key})" if read.plain else f" ({key} times the rope scaling factor)"
+
+
+def _help_for_length(facts: dict[str, str], key: str, ours: int, theirs: int) -> str:
+    ways = [f"raise {key} to {theirs}"]
+    if "limit" in facts:
+        ways.append(f"serve with {facts['limit']} {ours}")
+    if "allow" in facts:
+        ways.append(f"set {facts['allow']}")
+    return ", or ".join(ways)
+
+
+@rule("DC508", "dtype", Severity.ERROR, Severity.NOTE, needs=("contract", "target"))
+def draft_and_target_dtype(s: Subject) -> Iterator[Hit]:
+    """The draft is built in another dtype than the target.
+
+    ## What it does
+    Works out the dtype that this release builds each model in when `--dtype` is left at auto: by the keys that it
+    reads, float16 where there is none or float32. Tensors stored in another dtype than that are cast: a note.
+
+    ## Why is this bad?
+    The target's hidden states meet the draft's `fc` in another dtype: "expected mat1 and mat2 to have the same dtype",
+    and the server dies at the first request (SGLang 0.5.15.post1). Nothing in the draft's forward pass casts them.
+
+    ## Fix
+    State the target's dtype in the draft's config, or give `--dtype`, which counts for both.
+    """
+    config, target = _both(s)
+    if s.dtype not in (None, "auto"):
+        return
+    if unknown := unknown_dtype(s.engine, config):
+        yield _no_dtype(s, config, unknown)
+        return
+    ours, theirs = draft_dtype(s.engine, config), target_dtype(s.engine, target)
+    if ours is None or theirs is None:
+        return
+    if ours.value == theirs.value:
+        yield from _cast(s, config, ours)
+        return
+    usual = "dtype" if "dtype" in config.data else "torch_dtype"
+    yield Hit(
+        f"{s.engine} builds the draft in {ours.value}{_unsaid(config.data, ours)} and the target in {theirs.value}"
+        f"{_unsaid(target.language, theirs)}: it dies at the first request",
+        (_draft_key(config, ours, usual), _target_key(target, theirs, "dtype")),
+        help=f"set {_key_for_all(config)} to {theirs.value} in config.json, or serve with --dtype {theirs.value}",
+        confidence=Confidence.CERTAIN if ours.key and theirs.key and not target.route else Confidence.LIKELY,
+        fixable=True,
+    )
+
+
+def _no_dtype(s: Subject, config: DraftConfig, unknown: str) -> Hit:
+    return Hit(
+        f"{unknown} {config.data[unknown]!r:.40} is no dtype of torch: "
+        f"{s.engine} cannot read the config (AttributeError)",
+        (config.at(unknown),),
+        help=f"set {unknown} to bfloat16, float16 or float32",
+        confidence=Confidence.LIKELY,
+    )
+
+
+def _unsaid(data: dict[str, object], read: Read) -> str:
+    """Why a dtype is not what the config seems to say."""
+    if read.key is not None:
+        return f" ({read.key} {data[read.key]})" if data.get(read.key) not in (None, read.value) else ""
+    return " (it does not read `dtype`)" if data.get("dtype") else " (no dtype in its config)"
+
+
+def _key_for_all(config: DraftConfig) -> str:
+    """The key that every release reads, when the one at hand is not that."""
+    return "torch_dtype" if config.data.get("dtype") is None else "torch_dtype and dtype"
+
+
+def _cast(s: Subject, config: DraftConfig, built: Read) -> Iterator[Hit]:
+    """A note when most stored numbers are of another dtype than the draft is built in."""
+    stored: Counter[str] = Counter()
+    for write in s.load.writes if s.load is not None else []:
+        stored[write.tensor.dtype] += write.tensor.numel
+    most = max(stored, key=lambda dtype: stored[dtype], default="")
+    if most in _STORED and _STORED[most] != built.value:
+        yield Hit(
+            f"the tensors are {_STORED[most]}, the draft is built in {built.value}: they are cast at load",
+            (_draft_key(config, built, "torch_dtype"),),
+            help=f"store the tensors in {built.value} to save the cast" if most in ("F32", "F64") else None,
+            severity=Severity.NOTE,
+        )

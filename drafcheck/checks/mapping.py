@@ -1,0 +1,308 @@
+"""DC303 to DC308 and DC311: which target token does each draft id become, and was that meant?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from drafcheck.checks.vocabulary import MASKS, at, help_without_d2t, parts, sure, whose
+from drafcheck.decode import is_float
+from drafcheck.finding import Confidence, Location, Severity
+from drafcheck.plan.model import VocabularyPlan
+from drafcheck.plan.vocabulary import count_kept, is_padding, is_reduced
+from drafcheck.registry import Hit, rule
+from drafcheck.words import count
+
+if TYPE_CHECKING:
+    from drafcheck.subject import Subject
+
+_NO_ARITHMETIC = ("U16", "U32", "U64", "F8", "F4", "F6", "C64")  # torch refuses to add these to int64
+_ROUNDING = 64  # vocabularies are padded to multiples of this
+
+
+def _lengths_agree(v: VocabularyPlan) -> bool:
+    return v.raw is not None and v.head_rows in (None, len(v.raw))
+
+
+@rule("DC303", "d2t-out-of-range", Severity.ERROR, needs=("load",))
+def d2t_out_of_range(s: Subject) -> Iterator[Hit]:
+    """A draft id becomes a token that the target does not have.
+
+    ## What it does
+    Adds up draft id and d2t as the engine does and compares with the target's vocabulary (without `--target`, with
+    `vocab_size` of the draft's own config). A d2t that holds target ids throughout is DC305's.
+
+    ## Why is this bad?
+    Nothing is checked at load. The first such proposal indexes past the target's embedding: on SGLang 0.5.15.post1 a
+    device-side assert that ends the server.
+
+    ## Fix
+    Write the d2t that was made for this target: target token minus draft id.
+    """
+    v, _, _, _ = parts(s)
+    if v.targets is None or v.vocab is None or v.meant == "absolute" or _is_mask(v) or _only_padding(v):
+        return
+    wrong = [(i, t) for i, t in enumerate(v.targets) if not 0 <= t < v.vocab]
+    if wrong:
+        first, token = wrong[0]
+        yield Hit(
+            f"{count(len(wrong), 'draft id')} of {len(v.targets):,} fall outside {whose(v)} {v.vocab} tokens, "
+            f"first draft id {first}: token {token}",
+            at(v.d2t_tensor),
+            help="write the d2t that was made for this target (target token minus draft id)",
+            confidence=sure(v),
+        )
+
+
+def _only_padding(v: VocabularyPlan) -> bool:
+    """Whether the draft ids are the target's own and a few rows of padding, which are never proposed."""
+    return v.meant == "identity" and v.raw is not None and v.vocab is not None and is_padding(len(v.raw), v.vocab)
+
+
+@rule("DC304", "d2t-not-unique", Severity.ERROR, needs=("load",))
+def d2t_not_unique(s: Subject) -> Iterator[Hit]:
+    """Two draft ids become one target token.
+
+    ## What it does
+    Adds up draft id and d2t as the engine does and looks for a token that is reached twice. Zeros throughout are
+    DC306's, target ids throughout DC305's.
+
+    ## Why is this bad?
+    No trainer maps two rows of a head to one token, so at least one of the two proposes a token that it was not trained
+    for; a wholly wrong mapping brings the accept length to 1.01 to 1.08 (SGLang 0.5.15.post1).
+
+    ## Fix
+    Write the d2t that the head was trained with.
+    """
+    v, _, _, _ = parts(s)
+    if v.targets is None or v.meant in ("absolute", "identity") or _is_mask(v):
+        return
+    repeated = len(v.targets) - len(set(v.targets))
+    if repeated:
+        one, two, token = _first_twins(v.targets)
+        yield Hit(
+            f"{count(repeated, 'draft id')} of {len(v.targets):,} become a token that another one becomes already, "
+            f"first {one} and {two}: token {token}",
+            at(v.d2t_tensor),
+            help="write the d2t that this lm_head was trained with",
+        )
+
+
+def _first_twins(tokens: Sequence[int]) -> tuple[int, int, int]:
+    """The first two positions that hold the same token, and the token; there must be some."""
+    seen: dict[int, int] = {}
+    for i, token in enumerate(tokens):
+        if token in seen:
+            return seen[token], i, token
+        seen[token] = i
+    raise ValueError("no token twice")
+
+
+@rule("DC305", "d2t-absolute", Severity.ERROR, needs=("load",))
+def d2t_absolute(s: Subject) -> Iterator[Hit]:
+    """d2t holds target tokens where the engine expects offsets.
+
+    ## What it does
+    Decides by t2d: the values themselves are the kept tokens. Without t2d by the sequence: no value twice, all of them
+    tokens, and as offsets they would leave the vocabulary or collide. Unsorted and negative offsets are healthy: some
+    trainers order draft ids by frequency.
+
+    ## Why is this bad?
+    The engine adds the draft id once more. Most proposals are wrong tokens, and the first one past the vocabulary ends
+    the server: a device-side assert at the first request on SGLang 0.5.15.post1.
+
+    ## Fix
+    Subtract the draft id from each value.
+    """
+    v, _, _, _ = parts(s)
+    if v.raw is None or v.meant != "absolute" or v.semantics != "offset" or _is_mask(v):
+        return
+    by = "t2d keeps exactly these tokens" if v.certainty is Confidence.CERTAIN else "no value occurs twice"
+    last = len(v.raw) - 1
+    yield Hit(
+        f"d2t holds target tokens ({by}) and {s.engine} adds the draft id: draft id {last} becomes token "
+        f"{v.raw[last] + last} instead of {v.raw[last]}",
+        at(v.d2t_tensor, v.t2d_tensor if v.certainty is Confidence.CERTAIN else None),
+        help="store target token minus draft id",
+        confidence=v.certainty,
+        fixable=True,
+    )
+
+
+@rule("DC306", "d2t-identity", Severity.ERROR, needs=("load",))
+def d2t_identity(s: Subject) -> Iterator[Hit]:
+    """d2t is all zeros although the vocabulary is reduced.
+
+    ## What it does
+    Reports a d2t without any value but zero when the draft vocabulary is smaller than the target's. Zeros at full
+    vocabulary are what some trainers write, and zeros whose t2d keeps exactly the first tokens are meant.
+
+    ## Why is this bad?
+    The mapping was never filled: draft id 5 is proposed as token 5. Accept length 2.30 -> 1.01 on SGLang 0.5.15.post1.
+
+    ## Fix
+    Fill d2t from the vocabulary mapping of the training run, or compute it from t2d.
+    """
+    v, _, _, _ = parts(s)
+    if v.raw is None or v.meant != "identity" or v.vocab is None or v.tied:
+        return
+    n = len(v.raw)
+    if not is_reduced(n, v.vocab) or (v.t2d is not None and v.t2d.count(1) == n == v.t2d[:n].count(1)):
+        return
+    yield Hit(
+        f"all {n} values of d2t are zero, {whose(v)} vocabulary has {v.vocab} tokens: the mapping was never filled",
+        at(v.d2t_tensor),
+        help=help_without_d2t(v),
+        confidence=sure(v),
+    )
+
+
+@rule("DC307", "t2d-mismatch", Severity.ERROR, Severity.WARNING, needs=("load",))
+def t2d_mismatch(s: Subject) -> Iterator[Hit]:
+    """t2d does not keep the tokens that d2t reaches.
+
+    ## What it does
+    Compares the mask with the set of tokens that d2t reaches, and its length with the target's vocabulary, padding
+    aside. Where d2t is wrong by itself (DC302 to DC306, DC308) nothing more is said. A mask that keeps no token at all
+    was never filled: a warning.
+
+    ## Why is this bad?
+    The engine reads d2t only, so t2d itself costs nothing; but a trainer writes both from one table, so one of them
+    belongs to another head. The mapping of another corpus: accept length 2.30 -> 1.08 on SGLang 0.5.15.post1.
+
+    ## Fix
+    Find out which of the two is the head's own; t2d can be computed from d2t.
+    """
+    v, _, _, _ = parts(s)
+    if v.t2d is None or v.targets is None or not v.targets or not _is_sound(v):
+        return
+    kept, both = v.t2d.count(1), count_kept(v.t2d, v.targets)
+    if both == kept == len(v.targets):
+        yield from _mask_length(v, len(v.t2d))
+        return
+    outcome = f"t2d keeps {kept} tokens and d2t reaches {len(v.targets)}; {both} are the same"
+    yield Hit(
+        outcome if kept else f"t2d keeps no token at all and d2t reaches {len(v.targets)}: the mask was never filled",
+        at(v.t2d_tensor, v.d2t_tensor),
+        help="compute t2d from d2t when d2t is the one that lm_head was trained with",
+        severity=Severity.ERROR if kept else Severity.WARNING,
+        confidence=Confidence.LIKELY,
+        fixable=True,
+    )
+
+
+def _is_sound(v: VocabularyPlan) -> bool:
+    """Whether d2t is free of the faults that other rules report."""
+    if v.meant == "absolute" or _is_mask(v) or not _lengths_agree(v) or v.targets is None or v.vocab is None:
+        return False
+    if v.meant == "identity":
+        return not is_reduced(len(v.targets), v.vocab) and len(v.targets) == v.vocab
+    return len(set(v.targets)) == len(v.targets) and min(v.targets) >= 0 and max(v.targets) < v.vocab
+
+
+def _mask_length(v: VocabularyPlan, length: int) -> Iterator[Hit]:
+    if (
+        v.target_vocab is not None
+        and abs(length - v.target_vocab) > _ROUNDING
+        and not is_padding(length, v.target_vocab)
+    ):
+        yield Hit(
+            f"t2d has {length} flags for the target's {v.target_vocab} tokens: it was made for another vocabulary",
+            at(v.t2d_tensor),
+            help="write the mapping that was made for this target",
+            confidence=Confidence.LIKELY,
+        )
+
+
+def _is_mask(v: VocabularyPlan) -> bool:
+    return v.d2t_tensor is not None and v.d2t_tensor.dtype in MASKS
+
+
+@rule("DC308", "d2t-dtype", Severity.ERROR, needs=("load",))
+def d2t_dtype(s: Subject) -> Iterator[Hit]:
+    """d2t has a dtype that the engine cannot use as token ids.
+
+    ## What it does
+    Reports floating point d2t tensors, unsigned ones that cannot be added to int64, and masks stored under the name.
+    Signed integers of any width, and uint8, become int64: they are fine.
+
+    ## Why is this bad?
+    Floats load without a word and end the server at the first request: "Expected 'candidates' to be of type long"
+    (SGLang 0.5.15.post1). In bf16 ids above 256 are rounded as well.
+
+    ## Fix
+    Store d2t as int64. From bf16 or fp16 it cannot be restored once ids were rounded: take the trainer's mapping.
+    """
+    v, _, _, _ = parts(s)
+    tensor = v.d2t_tensor
+    if tensor is None:
+        return
+    if tensor.dtype.startswith(_NO_ARITHMETIC):
+        outcome = "which cannot be added to int64: loading stops (RuntimeError: promotion is not supported)"
+    elif is_float(tensor.dtype):
+        outcome = "so the token ids become floats and the server ends at the first request"
+    elif _is_mask(v) and v.raw is not None and any(v.raw):
+        outcome = "a mask, not offsets"
+    else:
+        return
+    loss = f"; {v.unreadable}" if v.unreadable else ""
+    yield Hit(
+        f"d2t is stored as {tensor.dtype}, {outcome}{loss}",
+        at(tensor),
+        help="store d2t as I64, from the trainer's mapping" if loss or _is_mask(v) else "store d2t as I64",
+    )
+
+
+@rule("DC311", "mapping-differs", Severity.ERROR, needs=("reference",))
+def mapping_differs(s: Subject) -> Iterator[Hit]:
+    """The draft ids mean other tokens than in the reference.
+
+    ## What it does
+    Compares d2t with that of `--reference` (a checkpoint, or the trainer's mapping file): how many draft ids agree, how
+    many tokens both have, the first ten differences, and whether the rows of `lm_head` could be permuted to fit.
+
+    ## Why is this bad?
+    Weights that start from a head with another mapping look random in training (loss 18 to 20) although the parent
+    serves well; a head served with the mapping of another corpus falls from 2.30 to 1.08 (SGLang 0.5.15.post1).
+
+    ## Fix
+    Use the reference's d2t if `lm_head` is its, or permute the rows of `lm_head`, knowing how many have no source.
+    """
+    ours, theirs = own_tokens(s.vocabulary), s.reference.targets if s.reference else None
+    if ours is None or theirs is None or ours == theirs:
+        return
+    assert s.reference is not None
+    agree = sum(a == b for a, b in zip(ours, theirs, strict=False))
+    shared = len(set(ours) & set(theirs))
+    yield Hit(
+        f"{agree:,} of {len(ours):,} draft ids agree with {s.reference.name} ({len(theirs):,}); target tokens shared "
+        f"{shared:,}, only here {len(set(ours)) - shared:,}, only there {len(set(theirs)) - shared:,}; "
+        f"{_differences(ours, theirs)}",
+        at(s.vocabulary.d2t_tensor if s.vocabulary else None) or (Location(file=s.reference.name),),
+        help=_fit(ours, theirs),
+    )
+
+
+def own_tokens(v: VocabularyPlan | None) -> Sequence[int] | None:
+    """The token of each draft id as it was meant; a head of full vocabulary without d2t maps to itself."""
+    if v is None:
+        return None
+    if v.d2t_tensor is None and v.head_rows is not None:
+        return list(range(min(v.head_rows, v.vocab or v.head_rows)))
+    return v.raw if v.meant == "absolute" else v.targets
+
+
+def _differences(ours: Sequence[int], theirs: Sequence[int]) -> str:
+    pairs = ((i, a, b) for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b)
+    first = [f"{i}: {a}/{b}" for (i, a, b), _ in zip(pairs, range(10), strict=False)]
+    return f"first differences (draft id: here/there) {', '.join(first)}" if first else "the lengths differ"
+
+
+def _fit(ours: Sequence[int], theirs: Sequence[int]) -> str:
+    if len(ours) == len(theirs) and set(ours) == set(theirs):
+        return f"a permutation: all {len(ours):,} rows of lm_head can be put into the reference's order without loss"
+    orphans = len(set(theirs) - set(ours))
+    return (
+        f"lm_head can be permuted to the reference's order except for {count(orphans, 'row')} of {len(theirs):,} "
+        "without a source; use the reference's d2t instead if lm_head came from it"
+    )

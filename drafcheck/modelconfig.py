@@ -1,0 +1,134 @@
+"""What an engine reads in any model's config: the dtype it builds the model in, and the context length it serves.
+
+The facts stand in ``rules/<engine>/config.toml``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from drafcheck.contract import Engine, Table, in_force, load_toml
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from drafcheck.config import DraftConfig, TargetConfig
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A value that the engine gets, and the key of config.json it comes from (None: a default).
+
+    ``value`` is a dtype name or a length in tokens; ``plain`` is False when more than one key decided.
+    """
+
+    value: str | int
+    key: str | None = None
+    plain: bool = True
+
+
+def built_dtype(engine: Engine, data: Mapping[str, Any], outer: Mapping[str, Any] | None = None) -> Read | None:
+    """The dtype that a model is built in when none is asked for; None when drafcheck cannot tell.
+
+    ``data`` is the language model's config, ``outer`` the whole file where that is nested in it.
+    """
+    book = load_toml(engine.name, "config.toml")
+    rule = in_force(book.get("dtype", []), engine)
+    if rule is None:
+        return None
+    key, value = _first(data, rule["keys"])
+    if value is None and outer is not None:
+        if not rule["inherits"]:
+            return None
+        key, value = _first(outer, rule["keys"])
+    name = book["dtype_names"].get(value) if isinstance(value, str) else None
+    if value is not None and name is None:
+        return None
+    if name in (None, "float32"):
+        name = _default(book["dtype_default"], data.get("model_type"))
+    return Read(str(name), key)
+
+
+def _first(data: Mapping[str, Any], keys: list[str]) -> tuple[str | None, object]:
+    return next(((key, data[key]) for key in keys if data.get(key) is not None), (None, None))
+
+
+def _default(facts: Table, model_type: object) -> str:
+    prefixes = facts["prefixes"].items() if isinstance(model_type, str) else ()
+    return str(next((name for prefix, name in prefixes if str(model_type).startswith(prefix)), facts["dtype"]))
+
+
+def draft_dtype(engine: Engine, config: DraftConfig) -> Read | None:
+    """The dtype that the draft is built in when no --dtype is given; None when drafcheck cannot tell."""
+    return built_dtype(engine, config.data)
+
+
+def unknown_dtype(engine: Engine, config: DraftConfig) -> str | None:
+    """The key that holds a text which is no dtype of torch, if the engine reads such a key."""
+    book = load_toml(engine.name, "config.toml")
+    rule = in_force(book.get("dtype", []), engine)
+    key, value = _first(config.data, rule["keys"]) if rule is not None else (None, None)
+    known = {*book.get("dtype_names", {}), *book.get("dtype_others", [])}
+    return key if isinstance(value, str) and value not in known else None
+
+
+def target_dtype(engine: Engine, target: TargetConfig) -> Read | None:
+    """The dtype that the target is built in when no --dtype is given; None when drafcheck cannot tell."""
+    if len(target.route) > 1 or _is_forced(engine, target):
+        return None
+    return built_dtype(engine, target.language, target.data if target.route else None)
+
+
+def _is_forced(engine: Engine, target: TargetConfig) -> bool:
+    """Whether the server sets one dtype for both models because of the target's class."""
+    for entry in load_toml(engine.name, "config.toml").get("dtype_forced", []):
+        method = target.get("quantization_config", "quant_method")
+        if target.architecture in entry["architectures"] and entry.get("quant_method") in (None, method):
+            return True
+    return False
+
+
+def context_length(engine: Engine, data: Mapping[str, Any]) -> Read | None:
+    """How many tokens the engine derives for a model; None when drafcheck cannot tell."""
+    book = load_toml(engine.name, "config.toml")
+    rope = in_force(book.get("rope", []), engine)
+    if rope is None:
+        return None
+    key, value = _first(data, book["context"]["keys"])
+    if value is None:
+        value = _class_default(book, data.get("model_type"))
+    factor = _factor(book["context"], rope, data)
+    if not _is_number(value) or not _is_number(factor):
+        return None
+    try:
+        return Read(int(factor * value), key, plain=factor == 1)
+    except (OverflowError, ValueError):  # inf and nan are numbers in Python's JSON
+        return None
+
+
+def _class_default(book: Table, model_type: object) -> object:
+    return book["max_position_embeddings"].get(model_type) if isinstance(model_type, str) else None
+
+
+def _factor(facts: Table, rope: Table, data: Mapping[str, Any]) -> Any:
+    scaling = next((data[key] for key in rope["keys"] if data.get(key)), None)
+    if scaling is None:
+        return 1
+    if not isinstance(scaling, dict):
+        return None
+    kind = scaling.get("rope_type", scaling.get("type"))
+    if "original_max_position_embeddings" in scaling or kind in [*facts["unscaled"], *rope["standardised"]]:
+        return 1
+    return scaling.get("factor", 1)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def too_short(engine: Engine) -> Table | None:
+    """What the engine does with a draft whose length is below the target's; keys as in config.toml."""
+    return in_force(load_toml(engine.name, "config.toml").get("too_short", []), engine)
