@@ -1,0 +1,215 @@
+"""JSON files of a checkpoint: parsed as the engines parse them, with the line and column of every key at hand."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from drafcheck.finding import Location
+from drafcheck.lfs import lfs_pointer
+from drafcheck.source import Source, SourceError
+from drafcheck.tensor import Problem, Trouble
+
+DOCUMENT_LIMIT = 16 << 20
+"""Longer JSON files are not read. In bytes; the config of the largest models has about 100 kB."""
+
+_TOKEN = re.compile(r'\s*("[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+)', re.DOTALL)
+_OPENING, _CLOSING = "{[", "}]"
+_REWRITE = "write the file again with json.dump"
+
+Token = tuple[str, int]
+"""One word of the text and where it starts."""
+
+
+@dataclass(slots=True)
+class Document:
+    """A JSON file. ``data`` is None when it could not be parsed; ``problems`` says why.
+
+    A file with duplicate keys or NaN has both: the engines read it, each in its own way.
+    """
+
+    file: str
+    data: Any = None
+    problems: tuple[Problem, ...] = ()
+    text: str = field(default="", repr=False)
+
+    def at(self, *route: str | int) -> Location:
+        """Where the key at the end of ``route`` stands; the nearest parent that exists, else the file alone.
+
+        Line and column count from 1, the column in characters.
+        """
+        found = list(self._places(route))
+        if not found:
+            return Location(file=self.file)
+        key = ".".join(str(part) for part in route[: len(found)])
+        return _location(self.file, key, self.text, found[-1])
+
+    def _places(self, route: tuple[str | int, ...]) -> Iterator[int]:
+        """The offset of each key on the way, as far as the way goes."""
+        if self.data is None:
+            return
+        value = 0
+        for part in route:
+            step = _child(self.text, value, part)
+            if step is None:
+                return
+            place, value = step
+            yield place
+
+
+def read_document(source: Source, *, trouble: Trouble = Trouble.BAD_CONFIG, limit: int = DOCUMENT_LIMIT) -> Document:
+    """Read and parse a JSON object. Never raises on content: what is wrong becomes a Problem of ``trouble``."""
+    try:
+        size = source.size()
+        raw = source.read(0, min(size, limit))
+    except SourceError as error:
+        return Document(source.name, problems=(Problem(error.trouble, error.message, Location(file=source.name)),))
+    pointer = lfs_pointer(raw, size, source.name)
+    if pointer:
+        return Document(source.name, problems=(pointer,))
+    if size > limit:
+        message = f"{source.name} has {size} bytes, more than the {limit} that are read of a json file"
+        return Document(source.name, problems=(Problem(trouble, message, Location(file=source.name)),))
+    return _parse(source.name, raw, trouble)
+
+
+def _parse(file: str, raw: bytes, trouble: Trouble) -> Document:
+    def broken(message: str, place: Location | None = None, text: str = "") -> Document:
+        problem = Problem(trouble, f"{file} {message}", place or Location(file=file), _REWRITE)
+        return Document(file, problems=(problem,), text=text)
+
+    if not raw.strip():
+        return broken("is empty")
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return broken(f"is not utf-8 text (byte {error.start})")
+    notes = _Notes()
+    try:
+        data = json.loads(text, object_pairs_hook=notes.pairs, parse_constant=notes.constant)
+    except RecursionError:
+        return broken("is nested too deeply to be read")
+    except json.JSONDecodeError as error:
+        return broken(f"is not json: {error.msg.lower()}", _location(file, None, text, error.pos))
+    except ValueError as error:  # integers of more than 4300 digits
+        return broken(f"cannot be read: {str(error).split(';')[0].lower()}")
+    if not isinstance(data, dict):
+        return broken(f"holds {_kind(data)} where an object is wanted")
+    return Document(file, data, tuple(_doubts(file, text, notes, trouble)), text)
+
+
+class _Notes:
+    """What json.loads lets through although it is not JSON."""
+
+    def __init__(self) -> None:
+        self.duplicates = False
+        self.constants = False
+
+    def pairs(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        members = dict(pairs)
+        self.duplicates |= len(members) != len(pairs)
+        return members
+
+    def constant(self, text: str) -> float:
+        self.constants = True
+        return float(text)
+
+
+def _doubts(file: str, text: str, notes: _Notes, trouble: Trouble) -> Iterator[Problem]:
+    if notes.duplicates:
+        key, place = _duplicate(text)
+        message = f"{file} gives the key {key!r:.80} twice in one object: the engines take the last"
+        yield Problem(trouble, message, _location(file, key, text, place), f"remove one of the two {key!r:.80}")
+    if notes.constants:
+        word, place = next(t for t in _tokens(text, 0) if t[0].lstrip("-") in ("NaN", "Infinity"))
+        message = f"{file} holds {word}, which is not json: other readers refuse the file"
+        yield Problem(trouble, message, _location(file, None, text, place), f"replace {word} by a number or null")
+
+
+def _kind(data: Any) -> str:
+    if data is None:
+        return "null"
+    if isinstance(data, bool):
+        return "a boolean"
+    return {list: "a list", str: "a string"}.get(type(data), "a number")
+
+
+def _location(file: str, key: str | None, text: str, place: int) -> Location:
+    line = text.count("\n", 0, place) + 1
+    return Location(file=file, key=key, line=line, column=place - text.rfind("\n", 0, place))
+
+
+def _tokens(text: str, start: int) -> Iterator[Token]:
+    """The words of a text that is known to be JSON, from ``start`` on."""
+    match = _TOKEN.match(text, start)
+    while match:
+        yield match[1], match.start(1)
+        match = _TOKEN.match(text, match.end())
+
+
+def _child(text: str, value: int, part: str | int) -> tuple[int, int] | None:
+    """(place of the key, place of its value) for one member of the value at ``value``; the last one counts."""
+    tokens = _tokens(text, value)
+    opening, _ = next(tokens)
+    if opening == "{" and isinstance(part, str):
+        return _member(tokens, part)
+    if opening == "[" and isinstance(part, int):
+        return _element(tokens, part)
+    return None
+
+
+def _member(tokens: Iterator[Token], name: str) -> tuple[int, int] | None:
+    found = None
+    for word, place in tokens:
+        if word == "}":
+            break
+        if word == ",":
+            continue
+        next(tokens)  # the colon
+        value = next(tokens)
+        if json.loads(word, strict=False) == name:
+            found = (place, value[1])
+        _pass_over(value[0], tokens)
+    return found
+
+
+def _element(tokens: Iterator[Token], index: int) -> tuple[int, int] | None:
+    for word, place in tokens:
+        if word == "]":
+            break
+        if word == ",":
+            index -= 1
+            continue
+        if index == 0:
+            return place, place
+        _pass_over(word, tokens)
+    return None
+
+
+def _pass_over(word: str, tokens: Iterator[Token]) -> None:
+    """Consume the rest of the value that starts with ``word``."""
+    depth = word in _OPENING
+    while depth:
+        word, _ = next(tokens)
+        depth += (word in _OPENING) - (word in _CLOSING)
+
+
+def _duplicate(text: str) -> tuple[str, int]:
+    """The first key that its object has already, and its place; the text is known to have one."""
+    open_objects: list[set[str] | None] = []
+    before = ""
+    for word, place in _tokens(text, 0):
+        if word in _OPENING:
+            open_objects.append(set() if word == "{" else None)
+        elif word in _CLOSING:
+            open_objects.pop()
+        elif before in ("{", ",") and open_objects and (keys := open_objects[-1]) is not None:
+            key = str(json.loads(word, strict=False))
+            if key in keys:
+                return key, place
+            keys.add(key)
+        before = word
+    return "", 0
