@@ -141,7 +141,7 @@ class Contract:
     """What one release requires of one draft class: the entries of ``rules/<engine>/<class>.toml`` in force.
 
     ``read``: how each quantity is read from config.json; ``messages``: what it says when it refuses. ``flags``,
-    ``refuse``, ``params``, ``sharing``, ``expand``: all entries in force. ``names``, ``loaders``, ``mapping``: the first.
+    ``refuse``, ``params``, ``sharing``, ``expand``: all in force. ``names``, ``loaders``, ``mapping``: the first.
     """
 
     name: str  # such as sglang/llama_eagle3
@@ -151,6 +151,7 @@ class Contract:
     summary: str
     read: Table
     defaults: Table
+    values: Table
     flags: tuple[Table, ...]
     refuse: tuple[Table, ...]
     names: Table
@@ -212,6 +213,7 @@ def _contract(name: str, architecture: str, book: Table, revision: Table, engine
         summary=str(revision.get("summary", "")),
         read=merged("read"),
         defaults=book.get("defaults", {}),
+        values=book.get("values", {}),
         flags=every("flag"),
         refuse=every("refuse"),
         names=first("names"),

@@ -49,7 +49,7 @@ def _item(contract: Contract, item: int | str, config: DraftConfig) -> int | Non
         return evaluate(contract, item[2:], config)
     if item.startswith("len "):
         value = raw(config, item[4:])
-        return len(value) if isinstance(value, list) and value else None
+        return len(value) if isinstance(value, (list, dict, str)) and value else None
     key, _, model_type = item.partition(" where model_type is ")
     if model_type and config.data.get("model_type") != model_type:
         return None
@@ -58,7 +58,7 @@ def _item(contract: Contract, item: int | str, config: DraftConfig) -> int | Non
 
 def _key(contract: Contract, key: str, config: DraftConfig) -> int | None:
     value = raw(config, key)
-    if value is MISSING or value is None:
+    if value is MISSING:
         model_type = config.data.get("model_type")
         value = contract.defaults.get(model_type, {}).get(key) if isinstance(model_type, str) else None
     return value if isinstance(value, int) and is_integer(value) else None

@@ -27,7 +27,7 @@ def shape_mismatch(s: Subject) -> Iterator[Hit]:
     ## What it does
     Compares every tensor with the parameter that this release builds from this config, and shows the formula with its
     numbers. Reports what the loader refuses, and what it cuts or pads without a word. The rows of `lm_head` and
-    `embed_tokens` are DC302's and DC312's, the input of `fc` is DC401's, head counts that follow from `head_dim` DC202's.
+    `embed_tokens` are DC302's and DC312's, the input of `fc` is DC401's, rows that follow from `head_dim` DC202's.
 
     ## Why is this bad?
     Most mismatches stop the server. The others are silent: k and v rows for 4 heads loaded into 2 gave accept length
@@ -42,7 +42,7 @@ def shape_mismatch(s: Subject) -> Iterator[Hit]:
         if refusal.cause == "shape" and refusal.tensor is not None and not _belongs_elsewhere(s, refusal):
             yield _refused_shape(s, refusal, refusal.tensor)
     for write in plan.writes if plan.refused is None else []:
-        if (write.cut or write.padded) and _head_dim_at_fault(s, contract, write.shard) is None:
+        if (write.cut or write.short or write.repeated) and _head_dim_at_fault(s, contract, write.shard) is None:
             yield _silent_shape(s, write)
 
 
@@ -84,10 +84,12 @@ def _refused_shape(s: Subject, refusal: Refusal, tensor: Tensor) -> Hit:
 def _silent_shape(s: Subject, write: Write) -> Hit:
     plan, _ = plans(s)
     sizes, formula = _built(plan.parameters[write.parameter], write.shard)
-    what, severity = ("pads it with zeros", Severity.NOTE) if write.padded else ("cuts the rest off", Severity.ERROR)
+    what, severity = ("pads it with zeros", Severity.NOTE) if write.short else ("cuts the rest off", Severity.ERROR)
+    if write.repeated:
+        what = "copies its one column into all"
     return Hit(
-        f"`{write.tensor.name}` is {shape(write.tensor.shape)}, {s.engine} builds {shape(sizes)} ({formula}) and {what} "
-        "without a word",
+        f"`{write.tensor.name}` is {shape(write.tensor.shape)}, {s.engine} builds {shape(sizes)} ({formula}) "
+        f"and {what} without a word",
         (*places([write.tensor]), *_sizes_in_config(s, formula)),
         help=_shape_help(s, formula, write.tensor.shape, sizes),
         severity=severity,
@@ -132,8 +134,8 @@ def head_geometry(s: Subject) -> Iterator[Hit]:
 
     ## What it does
     Where the q and k rows of the file agree on one head_dim for the config's head counts and the release computes
-    another (`head_dim` absent: hidden_size // num_attention_heads), it names both. Heads x head_dim may well differ from
-    hidden_size: that is no fault.
+    another (`head_dim` absent: hidden_size // num_attention_heads), it names both. Heads x head_dim may well differ
+    from hidden_size: that is no fault.
 
     ## Why is this bad?
     The loader refuses, or cuts rows without a word; heads split otherwise gave accept length 2.30 -> 1.29 on SGLang
@@ -193,7 +195,7 @@ def layer_count(s: Subject) -> Iterator[Hit]:
 
     ## Why is this bad?
     A layer without weights runs uninitialised: accept length 2.30 -> 1.01 on SGLang 0.5.15.post1 with
-    `num_hidden_layers` 2 and one layer in the file. SGLang before 0.5.12 builds one layer only and refuses any other number.
+    `num_hidden_layers` 2 and one layer in the file. SGLang before 0.5.12 builds one layer and refuses any other number.
 
     ## Fix
     Set `num_hidden_layers` to the number of layers in the file.
@@ -234,8 +236,8 @@ def _surplus(s: Subject, said: int | None) -> Iterator[Hit]:
     if surplus and plan.refused is None:
         layers = sorted({layer_of(t.name) or 0 for t in surplus})
         yield Hit(
-            f"{count(len(surplus), 'tensor')} of layer {', '.join(map(str, layers[:4]))} are left out: config.json says "
-            f"{said}",
+            f"{count(len(surplus), 'tensor')} of layer {', '.join(map(str, layers[:4]))} are left out: "
+            f"config.json says {said}",
             (*places(surplus, 1), s.config.at("num_hidden_layers")),
             help=f"set `num_hidden_layers` to {layers[-1] + 1} if the drafter was trained with that many",
             severity=Severity.NOTE,

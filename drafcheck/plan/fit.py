@@ -1,8 +1,9 @@
-"""Whether a tensor fits the parameter it reaches: copied, cut or padded without a word, or refused."""
+"""Whether a tensor fits the parameter it reaches: copied, cut, padded or repeated without a word, or refused."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,11 +13,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """``error`` is None when the tensor is taken; ``cut`` and ``short`` count rows or columns of the sharded side."""
+    """``error`` is None when the tensor is taken. ``cut`` and ``short`` count rows or columns of the sharded side that
+    the tensor has too many or too few of; ``repeated``: one column is copied into all.
+    """
 
     error: str | None = None
     cut: int = 0
     short: int = 0
+    repeated: bool = False
 
 
 Shape = tuple[int, ...]
@@ -34,6 +38,8 @@ def fit(contract: Contract, kind: str, parameter: Parameter, shard: str | None, 
         return _plain(contract, wanted, shape)
     if kind == "vocab":
         return _vocab(contract, wanted, shape)
+    if shard is None and parameter.shards and shape and shape[0] < wanted[0]:
+        return _fused_short(contract, parameter, shape)
     return _sharded(contract, kind, wanted, shape)
 
 
@@ -46,36 +52,44 @@ def _plain(contract: Contract, wanted: Shape, shape: Shape) -> Fit:
 def _vocab(contract: Contract, wanted: Shape, shape: Shape) -> Fit:
     if not shape or shape[0] != wanted[0]:
         return _refuse(contract, "vocab", wanted, shape)
-    return _refuse(contract, "copy", wanted, shape)
+    if len(shape) == 2 and shape[1] == 1:
+        return Fit(repeated=True)  # torch's copy_ broadcasts it
+    return _refuse(contract, "copy", wanted, shape, axis=-1)
+
+
+def _fused_short(contract: Contract, parameter: Parameter, shape: Shape) -> Fit:
+    """A fused tensor is cut into shards one after the other: the first one that it has no rows for stops the load."""
+    sizes = list(parameter.shards.values())
+    starts = [0, *accumulate(sizes)]
+    start, size = next((a, n) for a, n in zip(starts, sizes, strict=False) if a + n > shape[0])
+    return _refuse(contract, "short", (size,), shape, start=start)
 
 
 def _sharded(contract: Contract, kind: str, wanted: Shape, shape: Shape) -> Fit:
     axis = 1 if kind == "row" else 0
-    others_differ = len(shape) != len(wanted) or any(
-        a != b for i, (a, b) in enumerate(zip(wanted, shape, strict=True)) if i != axis
-    )
-    rule = contract.loaders[kind]
-    missing = wanted[axis] - shape[axis] if len(shape) > axis else 0
-    if missing > 0 and rule["short"] == "refuse":
-        return _refuse(contract, "short", wanted, shape, axis)
-    if others_differ:
-        cut = tuple(wanted[i] if i == axis else n for i, n in enumerate(shape))
-        return _refuse(contract, "sharded", wanted, cut)
+    if len(shape) <= axis:
+        return _refuse(contract, "rank", wanted, shape)
+    missing = wanted[axis] - shape[axis]
+    if missing > 0 and contract.loaders[kind]["short"] == "refuse":
+        return _refuse(contract, "short", wanted, shape, axis=axis)
+    taken = tuple(wanted[i] if i == axis else n for i, n in enumerate(shape))
+    if taken != wanted:
+        return _refuse(contract, kind, wanted, taken)
     return Fit(short=missing) if missing > 0 else Fit(cut=-missing)
 
 
-def _refuse(contract: Contract, message: str, wanted: Shape, shape: Shape, axis: int = 0) -> Fit:
-    size = shape[axis] if len(shape) > axis else 0
+def _refuse(contract: Contract, message: str, wanted: Shape, shape: Shape, *, axis: int = 0, start: int = 0) -> Fit:
     text = str(contract.messages[message])
     values = {
-        "parameter": str(list(wanted)),
-        "tensor": str(list(shape)),
-        "rows": str(wanted[0] if wanted else 0),
-        "size": str(size),
-        "length": str(wanted[axis] if len(wanted) > axis else 0),
+        "parameter": list(wanted),
+        "tensor": list(shape),
+        "rows": wanted[0] if wanted else 0,
+        "size": shape[axis] if shape else 0,
+        "length": wanted[axis],
+        "start": start,
     }
     for key, value in values.items():
-        text = text.replace("{" + key + "}", value)
+        text = text.replace("{" + key + "}", str(value))
     return Fit(text)
 
 

@@ -109,7 +109,7 @@ class _State:
         kind = self.kinds[found.parameter]
         fitted = fit(self.contract, kind, parameter, found.shard, tensor.shape)
         self.plan.writes.append(
-            Write(tensor, found.parameter, found.shard, fitted.cut, fitted.short, padded=fitted.short > 0)
+            Write(tensor, found.parameter, found.shard, fitted.cut, fitted.short, fitted.repeated)
         )
         shards = set(parameter.shards) if found.shard is None else {found.shard}
         self.written.setdefault(found.parameter, set()).update(shards)

@@ -31,8 +31,8 @@ class Parameter:
 class Write:
     """A tensor that reaches a parameter. ``shard`` is the part of a fused parameter, or None.
 
-    ``cut`` is the number of rows or columns of the tensor that the loader throws away without a word,
-    ``short`` the number it leaves unwritten or zero-filled (``padded``).
+    ``cut`` is the number of rows or columns of the tensor that the loader throws away without a word, ``short`` the
+    number that it fills with zeros; ``repeated``: one column is copied into all.
     """
 
     tensor: Tensor
@@ -40,7 +40,7 @@ class Write:
     shard: str | None = None
     cut: int = 0
     short: int = 0
-    padded: bool = False
+    repeated: bool = False
 
 
 @dataclass(frozen=True, slots=True)

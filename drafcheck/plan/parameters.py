@@ -80,7 +80,7 @@ def refused_config(contract: Contract, config: DraftConfig) -> Refusal | None:
         if _applies(contract, entry, config):
             value = raw(config, entry["key"])
             error = entry["error"].replace("{type}", _type(value))
-            return Refusal("construct", error, entry.get("cause", "config-key"), key=entry["key"])
+            return Refusal(entry.get("stage", "construct"), error, entry.get("cause", "config-key"), key=entry["key"])
     return _wrong_type(contract, config)
 
 
@@ -98,6 +98,8 @@ def _applies(contract: Contract, entry: Table, config: DraftConfig) -> bool:
         "null": value is None,
         "not a table": present and not isinstance(value, dict),
         "not a list": present and not isinstance(value, (list, str, dict)),
+        "not a flag": value is not MISSING and not isinstance(value, bool),
+        "not an integer": value is not MISSING and not is_integer(value),
     }[entry["is"]]
 
 
@@ -105,9 +107,9 @@ def _wrong_type(contract: Contract, config: DraftConfig) -> Refusal | None:
     """A size that is no positive integer: whatever the message, no release builds a class from it."""
     for key in keys_read(contract, config):
         value = raw(config, key)
-        if value is MISSING or value is None:
+        if value is MISSING or (value is None and key in contract.values.get("nullable", [])):
             continue
-        if not is_integer(value) or value < 1:
+        if not is_integer(value) or value < (0 if key in contract.values.get("zero", []) else 1):
             return Refusal("construct", f"{_type(value)} where a size is read", "config-value", key=key)
     return None
 
