@@ -76,29 +76,47 @@ def read_document(source: Source, *, trouble: Trouble = Trouble.BAD_CONFIG, limi
     return _parse(source.name, raw, trouble)
 
 
-def _parse(file: str, raw: bytes, trouble: Trouble) -> Document:
-    def broken(message: str, place: Location | None = None, text: str = "") -> Document:
-        problem = Problem(trouble, f"{file} {message}", place or Location(file=file), _REWRITE)
-        return Document(file, problems=(problem,), text=text)
+class _BrokenError(Exception):
+    """What is wrong, continuing the file's name, and where (a place of -1: nowhere in particular)."""
 
-    if not raw.strip():
-        return broken("is empty")
+    def __init__(self, message: str, place: int = -1) -> None:
+        """``message`` continues the file's name."""
+        super().__init__(message)
+        self.place = place
+
+
+def _parse(file: str, raw: bytes, trouble: Trouble) -> Document:
+    text, notes = "", _Notes()
     try:
-        text = raw.decode("utf-8")
+        text = _decode(raw)
+        data = _load(text, notes)
+    except _BrokenError as error:
+        place = _location(file, None, text, error.place) if error.place >= 0 else Location(file=file)
+        return Document(file, problems=(Problem(trouble, f"{file} {error}", place, _REWRITE),), text=text)
+    return Document(file, data, tuple(_doubts(file, text, notes, trouble)), text)
+
+
+def _decode(raw: bytes) -> str:
+    if not raw.strip():
+        raise _BrokenError("is empty")
+    try:
+        return raw.decode("utf-8")
     except UnicodeDecodeError as error:
-        return broken(f"is not utf-8 text (byte {error.start})")
-    notes = _Notes()
+        raise _BrokenError(f"is not utf-8 text (byte {error.start})") from error
+
+
+def _load(text: str, notes: _Notes) -> dict[str, Any]:
     try:
         data = json.loads(text, object_pairs_hook=notes.pairs, parse_constant=notes.constant)
-    except RecursionError:
-        return broken("is nested too deeply to be read")
+    except RecursionError as error:
+        raise _BrokenError("is nested too deeply to be read") from error
     except json.JSONDecodeError as error:
-        return broken(f"is not json: {error.msg.lower()}", _location(file, None, text, error.pos))
+        raise _BrokenError(f"is not json: {error.msg.lower()}", error.pos) from error
     except ValueError as error:  # integers of more than 4300 digits
-        return broken(f"cannot be read: {str(error).split(';')[0].lower()}")
+        raise _BrokenError(f"cannot be read: {str(error).split(';')[0].lower()}") from error
     if not isinstance(data, dict):
-        return broken(f"holds {_kind(data)} where an object is wanted")
-    return Document(file, data, tuple(_doubts(file, text, notes, trouble)), text)
+        raise _BrokenError(f"holds {_kind(data)} where an object is wanted")
+    return data
 
 
 class _Notes:
@@ -134,7 +152,9 @@ def _kind(data: Any) -> str:
         return "null"
     if isinstance(data, bool):
         return "a boolean"
-    return {list: "a list", str: "a string"}.get(type(data), "a number")
+    if isinstance(data, list):
+        return "a list"
+    return "a string" if isinstance(data, str) else "a number"
 
 
 def _location(file: str, key: str | None, text: str, place: int) -> Location:
@@ -191,7 +211,7 @@ def _element(tokens: Iterator[Token], index: int) -> tuple[int, int] | None:
 
 def _pass_over(word: str, tokens: Iterator[Token]) -> None:
     """Consume the rest of the value that starts with ``word``."""
-    depth = word in _OPENING
+    depth = int(word in _OPENING)
     while depth:
         word, _ = next(tokens)
         depth += (word in _OPENING) - (word in _CLOSING)

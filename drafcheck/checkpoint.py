@@ -1,0 +1,279 @@
+"""A checkpoint as it lies on the disk: its config, its weight files, its index, before any engine is asked."""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from drafcheck.config import DraftConfig, TargetConfig
+from drafcheck.errors import NothingToCheck, UsageError
+from drafcheck.finding import Location
+from drafcheck.header import Header, read_header
+from drafcheck.jsonpos import Document, read_document
+from drafcheck.source import LocalFile, SourceError
+from drafcheck.tensor import Problem, Tensor, Trouble
+from drafcheck.torch_pickle import is_legacy, read_pickle
+
+CONFIG = "config.json"
+WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt")
+INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
+INDEX_LIMIT = 256 << 20
+"""Longer index files are not read. In bytes; those of the largest models have about 20 MB."""
+
+
+class WeightFile:
+    """One weight file of the top folder. Its header is read at the first use and kept."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        """The file at ``path``, called ``name`` relative to the checkpoint."""
+        self.path = path
+        self.name = name
+        self._source = LocalFile(path, name)
+
+    @property
+    def is_safetensors(self) -> bool:
+        """By its name, as engines decide; nothing is read."""
+        return self.name.endswith(".safetensors")
+
+    @cached_property
+    def format(self) -> str:
+        """``safetensors``, ``pickle`` (a zip archive) or ``legacy-pickle``."""
+        if self.is_safetensors:
+            return "safetensors"
+        try:
+            return "legacy-pickle" if is_legacy(self._source) else "pickle"
+        except SourceError:
+            return "pickle"
+
+    @cached_property
+    def header(self) -> Header:
+        """The tensors of the file and what is wrong with it."""
+        header = read_header(self._source) if self.is_safetensors else read_pickle(self._source)
+        self._source.close()  # a checkpoint may have more shards than a process may have open files
+        return header
+
+    @property
+    def size(self) -> int:
+        """The length in bytes; 0 when it cannot be had."""
+        try:
+            return self._source.size()
+        except SourceError:
+            return 0
+        finally:
+            self._source.close()
+
+    def read(self, start: int, stop: int) -> bytes:
+        """The bytes from ``start`` to ``stop``. Raises SourceError when they are not all there."""
+        try:
+            data = self._source.read(start, stop)
+        finally:
+            self._source.close()
+        if len(data) < stop - start:
+            raise SourceError(f"{self.name} ends before byte {stop}")
+        return data
+
+
+@dataclass(slots=True)
+class Index:
+    """``*.index.json``: which file holds which tensor.
+
+    ``weight_map`` has only the entries that are names of files; ``refused`` is set when engines that read the
+    index would stop at it (no ``weight_map``, or entries of a wrong type).
+    """
+
+    file: str
+    document: Document
+    weight_map: dict[str, str] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
+    refused: str | None = None
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files that the index names, each once, in alphabetical order."""
+        return tuple(sorted(set(self.weight_map.values())))
+
+
+@dataclass
+class Checkpoint:
+    """What was found. ``files`` are the weight files of the top folder in alphabetical order.
+
+    ``other`` names every other file there. ``config_only`` is set when a JSON file was given: no weights are expected.
+    ``problems`` concern the config and the index; those of a weight file are in its header.
+    """
+
+    given: str
+    root: Path
+    config: DraftConfig | None = None
+    files: tuple[WeightFile, ...] = ()
+    index: Index | None = None
+    pickle_index: Index | None = None
+    problems: list[Problem] = field(default_factory=list)
+    other: tuple[str, ...] = ()
+    config_only: bool = False
+
+    def file(self, name: str) -> WeightFile | None:
+        """The weight file of that name, if there is one."""
+        return self._by_name.get(name)
+
+    def read(self, tensor: Tensor) -> bytes:
+        """The bytes of one tensor. Raises SourceError when they cannot be addressed or are not there."""
+        file = self.file(tensor.file)
+        if file is None or tensor.start < 0:
+            raise SourceError(f"the bytes of {tensor.name} cannot be addressed in {tensor.file}")
+        return file.read(tensor.start, tensor.stop)
+
+    @cached_property
+    def _by_name(self) -> dict[str, WeightFile]:
+        return {file.name: file for file in self.files}
+
+    @cached_property
+    def weights_below(self) -> tuple[str, ...]:
+        """Weight files one folder down, such as ``original/model.safetensors``: engines do not look there."""
+        found: list[str] = []
+        for name in self._folders:
+            entries = _listing(self.root / name) or []
+            found += (f"{name}/{e}" for e in entries if e.endswith(WEIGHT_SUFFIXES) and not e.startswith("."))
+        return tuple(sorted(found))
+
+    @cached_property
+    def _folders(self) -> list[str]:
+        return [name for name in self.other if (self.root / name).is_dir() and not name.startswith(".")]
+
+
+def open_checkpoint(path: str | Path) -> Checkpoint:
+    """Open a folder, a single weight file (with the config beside it) or a JSON config.
+
+    Raises UsageError when the path does not exist or may not be opened, NothingToCheck when it holds nothing
+    that belongs to a checkpoint. Whatever is wrong inside becomes ``problems``.
+    """
+    place = Path(path)
+    if _is_folder(place):
+        return _open_folder(str(path), place)
+    if place.name.endswith(".json"):
+        return _open_config(str(path), place)
+    if place.name.endswith(WEIGHT_SUFFIXES):
+        checkpoint = Checkpoint(str(path), place.parent, files=(WeightFile(place, place.name),))
+        _add_config(checkpoint, CONFIG)
+        return checkpoint
+    raise NothingToCheck(
+        f"{path} is neither a folder nor a weight file ({', '.join(WEIGHT_SUFFIXES)}) nor a .json file"
+    )
+
+
+def open_target(path: str | Path) -> TargetConfig:
+    """The config of a target: a folder with a config.json, or the file itself.
+
+    Raises UsageError when there is none or it cannot be read.
+    """
+    place = Path(path)
+    if _is_folder(place):
+        place = place / CONFIG
+    document = read_document(LocalFile(place))
+    if document.data is None:
+        raise UsageError(f"the target's config cannot be read: {document.problems[0].message} ({place})")
+    return TargetConfig(document)
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return stat.S_ISDIR(path.stat().st_mode)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise UsageError(f"{path}: {reason.lower()}") from error
+
+
+def _listing(folder: Path) -> list[str] | None:
+    """The names in a folder in alphabetical order, None when it may not be read."""
+    try:
+        return sorted(os.listdir(folder))  # noqa: PTH208  (a name that is not utf-8 must survive)
+    except OSError:
+        return None
+
+
+def _open_folder(given: str, folder: Path) -> Checkpoint:
+    names = _listing(folder)
+    if names is None:
+        raise UsageError(f"{given}: the folder may not be read")
+    files = [n for n in names if n.endswith(WEIGHT_SUFFIXES) and not n.startswith(".")]
+    if not files and not {CONFIG, *INDEXES} & set(names):
+        raise NothingToCheck(f"{given} holds no config.json, no weight file and no index")
+    checkpoint = Checkpoint(given, folder, files=tuple(WeightFile(folder / n, n) for n in files))
+    weights = set(files)
+    checkpoint.other = tuple(n for n in names if n not in weights)
+    _add_config(checkpoint, CONFIG)
+    checkpoint.index = _add_index(checkpoint, INDEXES[0])
+    checkpoint.pickle_index = _add_index(checkpoint, INDEXES[1])
+    return checkpoint
+
+
+def _open_config(given: str, path: Path) -> Checkpoint:
+    """A config given by itself: with the weights beside it when there are any, else alone."""
+    checkpoint = Checkpoint(given, path.parent, config_only=True)
+    if path.name in INDEXES:
+        return _open_folder(given, path.parent)
+    if path.name == CONFIG and any(n.endswith(WEIGHT_SUFFIXES) for n in _listing(path.parent) or []):
+        return _open_folder(given, path.parent)
+    _add_config(checkpoint, path.name)
+    return checkpoint
+
+
+def _add_config(checkpoint: Checkpoint, name: str) -> None:
+    path = checkpoint.root / name
+    if not os.path.lexists(path):
+        message = f"there is no {name}: engines read the draft's class and sizes from it"
+        problem = Problem(Trouble.NO_CONFIG, message, Location(file=name), f"put the draft's {name} beside its weights")
+        checkpoint.problems.append(problem)
+        return
+    document = read_document(LocalFile(path, name))
+    checkpoint.problems += document.problems
+    if document.data is not None:
+        checkpoint.config = DraftConfig(document)
+
+
+def _add_index(checkpoint: Checkpoint, name: str) -> Index | None:
+    path = checkpoint.root / name
+    if not os.path.lexists(path):
+        return None
+    document = read_document(LocalFile(path, name), trouble=Trouble.BAD_INDEX, limit=INDEX_LIMIT)
+    return _index(document)
+
+
+def _index(document: Document) -> Index:
+    """Check the weight map. Entries that are no plain file names are left out and never followed."""
+    problems = list(document.problems)
+    index = Index(document.file, document)
+    entries: Any = document.data.get("weight_map") if document.data is not None else None
+    if document.data is None:
+        index.refused = problems[0].message
+    elif not isinstance(entries, dict):
+        index.refused = f"{index.file} has no weight_map that is an object"
+        problems.append(_bad(index, index.refused, "weight_map"))
+    else:
+        for tensor, file in entries.items():
+            problem = _entry_problem(index, tensor, file)
+            if problem is None:
+                index.weight_map[tensor] = file
+            elif len(problems) < 10:
+                problems.append(problem)
+            if not isinstance(file, str):
+                index.refused = f"{index.file} gives {file!r:.40} as the file of a tensor"
+    index.problems = tuple(problems)
+    return index
+
+
+def _entry_problem(index: Index, tensor: str, file: Any) -> Problem | None:
+    if not isinstance(file, str):
+        return _bad(index, f"{index.file} gives {file!r:.40} as the file of {tensor:.200}", "weight_map", tensor)
+    if file.startswith(("/", "\\")) or ".." in file.replace("\\", "/").split("/") or "\0" in file or not file:
+        message = f"{index.file} names a file outside the checkpoint for {tensor:.200}: {file!r:.200}"
+        return _bad(index, message, "weight_map", tensor)
+    return None
+
+
+def _bad(index: Index, message: str, *route: str) -> Problem:
+    place = index.document.at(*route)
+    return Problem(Trouble.BAD_INDEX, message, place, "write the index again from the files' headers, or remove it")
