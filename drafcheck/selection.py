@@ -32,10 +32,12 @@ def find(rules: Mapping[str, Rule], word: str) -> Rule:
 def suggestion(word: str, known: Iterable[str]) -> str:
     """``; did you mean X?`` when a known word is near, else nothing."""
     from difflib import get_close_matches
+    from os.path import commonprefix
 
-    near = get_close_matches(word.lower(), {k.lower(): k for k in known}, n=1)
     spelled = {k.lower(): k for k in known}
-    return f"; did you mean {spelled[near[0]]}?" if near else ""
+    near = get_close_matches(word.lower(), spelled, n=5)
+    best = max(near, key=lambda k: len(commonprefix([k, word.lower()])), default=None)
+    return f"; did you mean {spelled[best]}?" if best else ""
 
 
 def _codes(rules: Mapping[str, Rule], words: Iterable[str]) -> set[str]:

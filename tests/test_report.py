@@ -27,7 +27,7 @@ from drafcheck.report.model import (
 )
 from drafcheck.report.style import Style
 from drafcheck.report.table import table
-from drafcheck.report.text import cut, printable
+from drafcheck.report.text import printable
 
 ERROR = Finding(
     rule="DC201",
@@ -218,11 +218,6 @@ def test_printable_shortens() -> None:
     assert "characters..." in long
     assert len(printable("word " * 100_000)) < 4100
     assert printable("a tensor " + "y" * 500 + " is dropped").endswith(" is dropped")
-
-
-def test_cut() -> None:
-    assert cut(["a", "b"], 2) == ["a", "b"]
-    assert cut([*"abcdefgh", "\x1b", "j"], 3) == ["a", "b", "c", "and 7 more"]
 
 
 def test_table() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from drafcheck.report.build import refusal
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from drafcheck.subject import Subject
 
 FIRST_IDS = 8
+WORTH_SAYING = 0.0005  # seconds
 
 _DROPPED = {
     "design": "not needed by this engine",
@@ -42,7 +43,9 @@ def render(seen: Examination, style: Style) -> str:
 
 def details(seen: Examination) -> str:
     """What ``-v`` adds to a report: where every tensor goes, and how long each step and rule took."""
-    rows = [(printable(what), f"{seconds * 1000:.1f} ms") for what, seconds in seen.seconds.items()]
+    spent = {what: seconds for what, seconds in seen.seconds.items() if seconds >= WORTH_SAYING}
+    rows = [(printable(what), f"{1000 * seconds:.1f} ms") for what, seconds in spent.items()]
+    rows.append(("everything", f"{1000 * sum(seen.seconds.values()):.1f} ms"))
     load = f"load\n{load_lines(seen.subject)}\n" if seen.subject is not None else ""
     return f"{load}time\n{table(rows)}"
 
@@ -55,7 +58,7 @@ def load_lines(subject: Subject) -> str:
     if load is None:
         return stop or _unknown("the draft class is not known for this engine, or the files could not be read")
     blocks = [
-        table([_write(load, w) for w in load.writes], ("tensor", "shape", "", "parameter")),
+        table([*(_write(load, w) for w in load.writes), *_map(subject)], ("tensor", "shape", "", "parameter")),
         _names("dropped", ((d.tensor.name, _DROPPED.get(d.why, d.why)) for d in load.dropped)),
         _names("left partly unwritten", ((p.parameter, f"no {', '.join(p.missing)}") for p in load.partial)),
         _names("unwritten", ((name, _initial(load.parameters.get(name))) for name in load.unwritten)),
@@ -90,6 +93,14 @@ def _write(load: LoadPlan, write: Write) -> tuple[str, str, str, str]:
         "->",
         f"{printable(write.parameter)} {printable(shard)}{shape}{fault}",
     )
+
+
+def _map(subject: Subject) -> Iterator[tuple[str, str, str, str]]:
+    """The vocabulary map reaches no parameter: it becomes an attribute of the model."""
+    if subject.load is not None and subject.load.mapping is not None and subject.contract is not None:
+        tensor = subject.load.mapping
+        attribute = str(subject.contract.mapping.get("attribute", "the vocabulary map"))
+        yield printable(tensor.name), str(list(tensor.shape)), "->", attribute
 
 
 def _initial(parameter: Parameter | None) -> str:

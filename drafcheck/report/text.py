@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 LONGEST_WORD = 200
 LONGEST_TEXT = 4000
@@ -23,14 +22,6 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else _escape(c) for c in text)
-
-
-def cut(names: Sequence[str], most: int = 8) -> list[str]:
-    """``names`` made printable; those beyond ``most`` become one entry, ``and 12 more``."""
-    shown = [printable(n) for n in names[:most]]
-    if len(names) > most:
-        shown.append(f"and {len(names) - most} more")
-    return shown
 
 
 def plural(count: int, noun: str) -> str:
