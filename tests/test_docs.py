@@ -1,0 +1,77 @@
+"""The README says what is true: generated parts are fresh, commands work, the output shown is the real one."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import shlex
+from pathlib import Path
+
+import gen_docs
+import pytest
+
+from drafcheck.cli import cli, run
+from drafcheck.registry import load_rules
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+HEADINGS = ["## What it does", "## Why is this bad?", "## Fix"]
+RULES = load_rules()
+
+
+def command_after(marker: str) -> str:
+    found = re.search(rf"<!-- ci: {marker} -->\n```bash\n(.+)\n```", README)
+    assert found, marker
+    return found[1]
+
+
+def test_generated_files_are_fresh() -> None:
+    assert gen_docs.stale() == []
+
+
+@pytest.mark.parametrize("code", RULES)
+def test_every_rule_is_documented(code: str) -> None:
+    doc = inspect.cleandoc(RULES[code].doc)
+    assert [line for line in doc.splitlines() if line.startswith("## ")] == HEADINGS
+    assert not doc.startswith("## ")
+    sections = re.split(r"^## .+$", doc, flags=re.MULTILINE)
+    assert all(section.strip() for section in sections)
+
+
+def test_codes_and_names_are_well_formed() -> None:
+    for code, rule in RULES.items():
+        assert re.fullmatch(r"DC\d{3}", code)
+        assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", rule.name)
+        assert rule.severities
+
+
+def test_demo_output_is_real(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("NO_COLOR", "1")
+    args = shlex.split(command_after("demo").partition(".venv/bin/drafcheck ")[2])
+    assert run(args) == 1
+    shown = re.search(r"<!-- demo output -->\n```text\n(.*?)```\n<!-- end of demo output -->", README, re.DOTALL)
+    assert shown
+    assert capsys.readouterr().out == shown[1]
+
+
+def test_ci_finds_the_commands() -> None:
+    assert command_after("demo").startswith("python3 -m venv .venv && .venv/bin/pip install -q . && ")
+    assert command_after("tests").endswith(".venv/bin/pytest")
+
+
+def test_commands_and_options_in_the_readme_exist() -> None:
+    known = {opt for command in cli.commands.values() for param in command.params for opt in param.opts}
+    used = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", README))
+    assert used <= known | {"--help", "--version"}, used - known
+
+
+def test_links_lead_somewhere() -> None:
+    for link in re.findall(r"\]\(([^)#:]+)[^):]*\)", README):
+        assert (ROOT / link).exists(), link
+
+
+def test_changelog_knows_this_version() -> None:
+    from drafcheck import __version__
+
+    assert f"## [{__version__}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
