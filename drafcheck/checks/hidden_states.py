@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ from drafcheck.contract import load_toml
 from drafcheck.fc import Fc, at, fc_of, ids_key, layers, states, switch_key
 from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.lookup import raw
-from drafcheck.plan.wiring import as_ids, inputs_of
+from drafcheck.plan.wiring import as_ids
 from drafcheck.registry import Hit, rule
 from drafcheck.subject import Subject
 
@@ -74,7 +75,7 @@ def _width_help(s: Subject, fc: Fc, w: WiringPlan) -> str:
     real = s.target.hidden_size if s.target is not None else None
     if w.num_aux and fc.columns % w.num_aux == 0 and fc.columns // w.num_aux == real:
         return f"set target_hidden_size to {real}, the width of one state of the target"
-    if w.ids is not None and fc.columns % w.target_hidden == 0:
+    if w.ids is not None and w.target_hidden and fc.columns % w.target_hidden == 0:
         return f"list the {fc.columns // w.target_hidden} layers that the drafter was trained on in {w.source}"
     return "serve it with a release that builds fc for this width, or train the head again"
 
@@ -191,10 +192,10 @@ def aux_layer_range(s: Subject) -> Iterator[Hit]:
 
 def _wrong_ids(s: Subject, w: WiringPlan) -> Iterator[Hit]:
     ids, place = w.ids or (), (at(s, w.source),)
-    lost = _lost(s, w)
+    lost = _lost(w)
     if lost:
         yield Hit(f"layer {_id_list(lost)}: {_range(s, w)}", place, help="name layers that the target has")
-    twice = sorted({i for i in ids if ids.count(i) > 1})
+    twice = sorted(i for i, times in Counter(ids).items() if times > 1)
     if twice:
         yield Hit(
             f"layer {_id_list(twice)} more than once: a layer is handed over once, so {len(set(ids))} states arrive "
@@ -204,7 +205,7 @@ def _wrong_ids(s: Subject, w: WiringPlan) -> Iterator[Hit]:
         )
     if not lost and not twice and list(ids) != sorted(ids):
         yield Hit(
-            f"layer ids {list(ids)} are not in ascending order: {s.engine} hands the states over in layer order",
+            f"layer {_id_list(ids)} are not in ascending order: {s.engine} hands the states over in layer order",
             place,
             help="sort the ids if the drafter was trained in layer order; otherwise permute fc's columns",
             severity=Severity.WARNING,
@@ -212,20 +213,18 @@ def _wrong_ids(s: Subject, w: WiringPlan) -> Iterator[Hit]:
         )
 
 
-def _lost(s: Subject, w: WiringPlan) -> list[int]:
+def _lost(w: WiringPlan) -> list[int]:
     """The ids that hand over nothing."""
-    ids = list(dict.fromkeys(w.ids or ()))
-    arriving = w.layer_outputs
-    rule_name = s.target_class.ids_rule if s.target_class is not None else ""
-    inputs = inputs_of(rule_name, w.ids or (), w.depth)
-    if inputs is None or arriving is None:
-        return [i for i in ids if i < 0]
-    reached = dict(zip(w.ids or (), inputs, strict=True))
-    return [i for i in ids if i < 0 or reached[i] - 1 not in arriving]
+    ids = w.ids or ()
+    if w.inputs is None or w.layer_outputs is None:
+        return [i for i in dict.fromkeys(ids) if i < 0]
+    reached, arriving = dict(zip(ids, w.inputs, strict=True)), set(w.layer_outputs)
+    return [i for i in reached if i < 0 or reached[i] - 1 not in arriving]
 
 
 def _id_list(ids: Sequence[int]) -> str:
-    return f"{'id' if len(ids) == 1 else 'ids'} {', '.join(map(str, ids))}"
+    shown = ", ".join(map(str, ids[:8])) + (", ..." if len(ids) > 8 else "")
+    return f"{'id' if len(ids) == 1 else 'ids'} {shown}"
 
 
 def _range(s: Subject, w: WiringPlan) -> str:
@@ -271,7 +270,7 @@ def aux_layers_ignored(s: Subject) -> Iterator[Hit]:
             continue
         fed = f"the outputs of {layers(w.layer_outputs)} are fed"
         yield Hit(
-            f"{key} says {list(ids)}, but {s.engine} does not read it: {fed}",
+            f"{key} says {_id_list(ids)}, but {s.engine} does not read it: {fed}",
             (at(s, key),),
             help=f"write the ids into {ids_key(s)}, numbered as the engine reads them",
         )
