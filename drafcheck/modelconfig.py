@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from drafcheck.config import DraftConfig, TargetConfig
 
-Json = dict[str, Any]
+_ABSURD = 1 << 62  # no length in tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +104,10 @@ def context_length(engine: Engine, data: Mapping[str, Any]) -> Read | None:
     if not _is_number(value) or not _is_number(factor):
         return None
     try:
-        return Read(int(factor * value), key, plain=factor == 1)
+        length = int(factor * value)
     except (OverflowError, ValueError):  # inf and nan are numbers in Python's JSON
         return None
+    return Read(length, key, plain=factor == 1) if abs(length) < _ABSURD else None
 
 
 def _class_default(book: Table, model_type: object) -> object:

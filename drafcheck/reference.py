@@ -16,7 +16,7 @@ from drafcheck.pickle_records import TensorRecord
 from drafcheck.plan.vocabulary import HEAD, judge, kept_tokens, named, to_mask, to_targets
 from drafcheck.source import LocalFile, SourceError
 from drafcheck.tensor import Tensor
-from drafcheck.torch_pickle import PICKLE_LIMIT, read_pickle
+from drafcheck.torch_pickle import PICKLE_LIMIT, is_legacy, read_pickle
 
 _NPY = b"\x93NUMPY"
 _NPY_LIMIT = 65536
@@ -122,8 +122,8 @@ def _from_torch(place: Path) -> Reference:
     """A zip file of torch: a state dict, a dict of mappings, or a bare list or tensor of target tokens."""
     import zipfile
 
-    if not zipfile.is_zipfile(place):
-        source = LocalFile(place)
+    source = LocalFile(place)
+    if is_legacy(source):
         return _from_tensors(place, _sound(read_pickle(source)), lambda t: source.read(t.start, t.stop))
     try:
         with zipfile.ZipFile(place) as archive:

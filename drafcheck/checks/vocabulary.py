@@ -129,12 +129,14 @@ def draft_vocab_size(s: Subject) -> Iterator[Hit]:
         return
     built = _rows_built(load)
     if v.head_rows is not None and built is not None and v.head_rows != built and not v.tied:
+        config_is_wrong = v.raw is None or len(v.raw) != built
         yield Hit(
             f"lm_head has {v.head_rows} rows, {s.engine} builds {built} {_why_built(s, v)} and stops{_others(v)}",
             (*at(v.head_tensor), key(s, "draft_vocab_size")),
-            help=f"set draft_vocab_size to {v.head_rows}",
-            fixable=True,
+            help=f"set draft_vocab_size to {v.head_rows}" if config_is_wrong else f"export the lm_head of {built} rows",
+            fixable=config_is_wrong,
         )
+        return
     yield from _mapping_length(s, v, built)
 
 
