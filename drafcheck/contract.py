@@ -41,7 +41,8 @@ def load_toml(*parts: str) -> Table:
     path = rules_folder().joinpath(*parts)
     try:
         with path.open("rb") as stream:
-            return tomllib.load(stream)
+            table: Table = tomllib.load(stream)
+            return table
     except FileNotFoundError:
         return {}
 

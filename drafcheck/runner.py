@@ -18,6 +18,7 @@ from drafcheck.checks.internal import crashes
 from drafcheck.contract import Engine, contract_for, load_toml, resolve_engine
 from drafcheck.errors import NothingToCheck, UsageError
 from drafcheck.finding import Finding
+from drafcheck.plan.admission import chosen_class, refused_early
 from drafcheck.plan.files import select_files
 from drafcheck.plan.load import plan_load
 from drafcheck.plan.vocabulary import plan_vocabulary
@@ -173,7 +174,8 @@ def _read_inputs(seen: Examination, s: Subject, options: Options) -> None:
 
 def _plan(seen: Examination, s: Subject, options: Options) -> None:
     s.selection = seen.attempt("selecting weight files", lambda: select_files(s.checkpoint, s.engine))
-    s.contract = seen.attempt("choosing a contract", lambda: contract_for(s.engine, _architecture(s.config)))
+    if s.config is not None:
+        _choose(seen, s, s.config)
     s.algorithm = options.algorithm or _algorithm(s)
     config, selection, contract = s.config, s.selection, s.contract
     if config is None or selection is None or contract is None:
@@ -188,8 +190,10 @@ def _plan(seen: Examination, s: Subject, options: Options) -> None:
     )
 
 
-def _architecture(config: DraftConfig | None) -> str | None:
-    return config.architectures[0] if config is not None and config.architectures else None
+def _choose(seen: Examination, s: Subject, config: DraftConfig) -> None:
+    """The draft class that the engine builds, or why it builds none."""
+    s.refused = seen.attempt("reading the config as the engine does", lambda: refused_early(s.engine, config))
+    s.contract = seen.attempt("choosing a contract", lambda: contract_for(s.engine, chosen_class(s.engine, config)))
 
 
 def _algorithm(s: Subject) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from drafcheck.plan.model import LoadPlan, VocabularyPlan, WiringPlan
+from drafcheck.plan.model import LoadPlan, Refusal, VocabularyPlan, WiringPlan
 
 if TYPE_CHECKING:
     from drafcheck.checkpoint import Checkpoint
@@ -40,6 +40,7 @@ class Subject:
     target_class: TargetClass | None = None
     selection: Selection | None = None
     contract: Contract | None = None
+    refused: Refusal | None = None  # before a draft class is built
     load: LoadPlan | None = None
     wiring: WiringPlan | None = None
     vocabulary: VocabularyPlan | None = None

@@ -81,6 +81,8 @@ def dropped_weight(s: Subject) -> Iterator[Hit]:
     Rename the tensors to the spelling that the message gives, or serve with a release that takes this one.
     """
     plan, contract = plans(s)
+    if plan.refused is not None and plan.refused.cause == "name":
+        return  # the loader stops at the first of them, which DC104 says
     ours = [(t, w) for t, w in lost(s) if w is None or not (w.wrapper or w.foreign)]
     for group in _by_rename(ours):
         tensors = [t for t, _ in group]
@@ -101,7 +103,10 @@ def _verdict(tensors: list[Tensor], plan: LoadPlan, contract: Contract) -> str:
 
 
 def _instead(s: Subject, wanted: Wanted | None) -> str:
-    return f"; {s.engine} reads `{wanted.name}`" if wanted else f"; {s.engine} has no parameter for it"
+    if wanted is None:
+        return f"; {s.engine} has no parameter for it"
+    written_by = f" (the spelling is that of {writer_of(wanted.dialect)})" if wanted.dialect else ""
+    return f"; {s.engine} reads `{wanted.name}`{written_by}"
 
 
 def _by_rename(found: Lost) -> list[Lost]:

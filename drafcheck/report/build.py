@@ -35,7 +35,7 @@ def checkpoint_report(seen: Examination) -> CheckpointReport:
         target=seen.target,
         outcome=outcome(seen),
         findings=tuple(seen.findings),
-        plan=_plan(subject.load, refusal(subject)) if subject and subject.load else None,
+        plan=_plan(subject) if subject else None,
         wiring=_wiring(subject.wiring) if subject and subject.wiring else None,
         skipped=tuple(Skipped(rule=code, why=why) for code, why in seen.skipped),
     )
@@ -60,21 +60,33 @@ def outcome(seen: Examination) -> Outcome:
 
 
 def refusal(subject: Subject) -> Refusal | None:
-    """Why the engine stops, if a plan says that it does: on the files, or on what is in them."""
+    """Why the engine stops, if a plan says that it does: on the config, on the files, or on what is in them."""
+    if subject.refused is not None:
+        return subject.refused
     if subject.load is not None and subject.load.refused is not None:
         return subject.load.refused
     return subject.selection.refused if subject.selection is not None else None
 
 
-def _plan(load: LoadPlan, refused: Refusal | None) -> Plan:
+def _plan(subject: Subject) -> Plan | None:
+    """What will be loaded; only the refusal where the engine stops before it comes to that."""
+    refused, load = refusal(subject), subject.load
+    if load is None or subject.refused is not None:
+        return Plan(refused=_refused(refused)) if refused is not None else None
     return Plan(
-        loaded=tuple(Loaded(tensor=w.tensor.name, parameter=w.parameter) for w in load.writes),
+        loaded=(*(Loaded(tensor=w.tensor.name, parameter=w.parameter) for w in load.writes), *_mapping(subject, load)),
         dropped=tuple(d.tensor.name for d in load.dropped),
         unwritten=tuple(load.unwritten),
         partial=tuple(p.parameter for p in load.partial),
         refused=_refused(refused) if refused else None,
         fills_from_target=tuple(load.fills_from_target),
     )
+
+
+def _mapping(subject: Subject, load: LoadPlan) -> tuple[Loaded, ...]:
+    if load.mapping is None or subject.contract is None:
+        return ()
+    return (Loaded(tensor=load.mapping.name, parameter=str(subject.contract.mapping.get("attribute", ""))),)
 
 
 def _refused(refused: Refusal) -> Refused:

@@ -1,0 +1,240 @@
+"""DC1xx and DC2xx on small checkpoints: each rule speaks for the fault and is quiet for its healthy twin."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drafcheck import lint
+from drafcheck.finding import Finding, Severity
+
+H, V, DV, INTER, HEADS, KV, D = 64, 256, 128, 128, 4, 2, 16
+LAYER = {
+    "self_attn.q_proj.weight": [HEADS * D, 2 * H],
+    "self_attn.k_proj.weight": [KV * D, 2 * H],
+    "self_attn.v_proj.weight": [KV * D, 2 * H],
+    "self_attn.o_proj.weight": [H, HEADS * D],
+    "mlp.gate_proj.weight": [INTER, H],
+    "mlp.up_proj.weight": [INTER, H],
+    "mlp.down_proj.weight": [H, INTER],
+    "hidden_norm.weight": [H],
+    "input_layernorm.weight": [H],
+    "post_attention_layernorm.weight": [H],
+}
+CONFIG: dict[str, Any] = {
+    "architectures": ["LlamaForCausalLMEagle3"],
+    "model_type": "llama",
+    "hidden_size": H,
+    "intermediate_size": INTER,
+    "num_attention_heads": HEADS,
+    "num_key_value_heads": KV,
+    "head_dim": D,
+    "num_hidden_layers": 1,
+    "vocab_size": V,
+    "draft_vocab_size": DV,
+    "max_position_embeddings": 2048,
+    "torch_dtype": "bfloat16",
+    "tie_word_embeddings": False,
+}
+SIZES = {"BF16": 2, "F32": 4, "I64": 8, "BOOL": 1}
+
+
+def head(layer: str = "midlayer.", prefix: str = "") -> dict[str, list[int]]:
+    shapes = {prefix + layer + name: shape for name, shape in LAYER.items()}
+    rest = {"fc.weight": [H, 3 * H], "norm.weight": [H], "lm_head.weight": [DV, H]}
+    return {**shapes, **{prefix + name: shape for name, shape in rest.items()}}
+
+
+def write(folder: Path, shapes: dict[str, list[int]], **config: Any) -> Path:
+    """A checkpoint of zeros with these BF16 tensors and a right d2t."""
+    folder.mkdir(parents=True, exist_ok=True)
+    offsets = struct.pack(f"<{DV}q", *range(DV))
+    header: dict[str, Any] = {"d2t": {"dtype": "I64", "shape": [DV], "data_offsets": [0, len(offsets)]}}
+    at = len(offsets)
+    for name, shape in shapes.items():
+        size = SIZES["BF16"]
+        for n in shape:
+            size *= n
+        header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [at, at + size]}
+        at += size
+    text = json.dumps(header).encode()
+    data = struct.pack("<Q", len(text)) + text + offsets + bytes(at - len(offsets))
+    (folder / "model.safetensors").write_bytes(data)
+    (folder / "config.json").write_text(json.dumps({k: v for k, v in {**CONFIG, **config}.items() if v is not ...}))
+    return folder
+
+
+def findings(path: Path, engine: str, *codes: str) -> list[Finding]:
+    return list(lint(path, engine=f"sglang=={engine}", select=codes).findings)
+
+
+def codes(path: Path, engine: str, family: str = "DC1") -> list[str]:
+    found = findings(path, engine, "DC1", "DC2", "DC509")
+    return sorted({f.rule for f in found if f.severity is not Severity.NOTE and f.rule.startswith(family)})
+
+
+@pytest.mark.parametrize("release", ["0.4.5", "0.4.9", "0.5.11", "0.5.12", "0.5.23"])
+def test_midlayer_is_clean_in_every_era(tmp_path: Path, release: str) -> None:
+    assert codes(write(tmp_path, head()), release, "DC") == []
+
+
+def test_layers_zero_is_refused_then_dropped_then_read(tmp_path: Path) -> None:
+    path = write(tmp_path, head("layers.0."))
+    assert codes(path, "0.4.8") == ["DC104"]
+    assert codes(path, "0.5.11") == ["DC101", "DC102"]
+    assert codes(path, "0.5.12") == []
+
+
+def test_dropped_weight_says_share_wanted_name_and_release_that_takes_it(tmp_path: Path) -> None:
+    (found,) = findings(write(tmp_path, head("layers.0.")), "0.5.9", "DC101")
+    layer = sum(a * (b[0] if b else 1) for a, *b in LAYER.values())
+    total = layer + H * 3 * H + H + DV * H
+    assert f"10 tensors ({100 * layer / total:.1f} % of the drafter's parameters) are dropped" in found.message
+    assert "`midlayer." in found.message
+    assert found.help is not None
+    assert "rename `layers.0.*` to `midlayer.*`" in found.help
+    assert "sglang >= 0.5.12" in found.help
+
+
+def test_share_of_a_single_misnamed_tensor(tmp_path: Path) -> None:
+    shapes = head()
+    shapes["midlayer.attn.o_proj.weight"] = shapes.pop("midlayer.self_attn.o_proj.weight")
+    assert codes(write(tmp_path, shapes), "0.5.15") == ["DC101", "DC102"]
+
+
+def test_an_unknown_tensor_beside_a_whole_head_is_a_warning(tmp_path: Path) -> None:
+    (found,) = findings(write(tmp_path, {**head(), "extra.tensor": [3]}), "0.5.15", "DC101")
+    assert found.severity is Severity.WARNING
+
+
+def test_rotary_buffers_and_t2d_are_no_fault(tmp_path: Path) -> None:
+    shapes = {**head(), "midlayer.self_attn.rotary_emb.inv_freq": [8], "t2d": [V]}
+    for release in ("0.4.5", "0.5.9", "0.5.23"):
+        assert codes(write(tmp_path, shapes), release) == []
+
+
+@pytest.mark.parametrize("prefix", ["module.", "_orig_mod.", "draft_model.", "module._orig_mod.", "base_model.model."])
+def test_wrappers_are_named(tmp_path: Path, prefix: str) -> None:
+    path = write(tmp_path, head(prefix=prefix))
+    for release in ("0.4.8", "0.5.9", "0.5.15"):
+        found = [f for f in findings(path, release, "DC1") if f.rule == "DC105"]
+        assert len(found) == 1, release
+        assert f"`{prefix}`" in found[0].message
+        assert found[0].fixable
+        assert "DC101" not in codes(path, release)
+        assert "DC104" not in codes(path, release)
+
+
+def test_model_prefix_is_taken_where_the_loader_takes_it(tmp_path: Path) -> None:
+    layer = write(tmp_path / "a", {("" if n == "lm_head.weight" else "model.") + n: s for n, s in head().items()})
+    assert codes(layer, "0.4.9") == []
+    assert codes(layer, "0.4.8") == ["DC105"]
+    everything = write(tmp_path / "b", head(prefix="model."))
+    assert codes(everything, "0.5.15") == ["DC102", "DC105"]
+
+
+def test_partial_parameter(tmp_path: Path) -> None:
+    shapes = head()
+    del shapes["midlayer.self_attn.q_proj.weight"]
+    path = write(tmp_path, shapes)
+    assert codes(path, "0.5.15") == ["DC103"]
+    (found,) = findings(path, "0.5.15", "DC103")
+    assert "gets no q_proj: 50.0 % of its rows" in found.message
+
+
+def test_missing_norm_is_a_warning_and_missing_fc_an_error(tmp_path: Path) -> None:
+    for name, severity in (("norm.weight", Severity.WARNING), ("fc.weight", Severity.ERROR)):
+        shapes = head()
+        del shapes[name]
+        (found,) = findings(write(tmp_path, shapes), "0.5.15", "DC102")
+        assert found.severity is severity
+
+
+def test_foreign_names(tmp_path: Path) -> None:
+    shapes = {n.replace("midlayer.", "transformer.").replace("fc.", "fusion_fc."): s for n, s in head().items()}
+    path = write(tmp_path, shapes)
+    assert codes(path, "0.5.15") == ["DC102", "DC108"]
+    (found,) = findings(path, "0.5.15", "DC108")
+    assert "speculators 0.1" in found.message
+
+
+def test_kv_rows_of_other_head_counts_are_cut_without_a_word(tmp_path: Path) -> None:
+    shapes = {**head(), "midlayer.self_attn.k_proj.weight": [64, 128], "midlayer.self_attn.v_proj.weight": [64, 128]}
+    path = write(tmp_path, shapes)
+    assert codes(path, "0.5.15", "DC2") == ["DC201"]
+    found = findings(path, "0.5.15", "DC201")
+    assert all("cuts the rest off without a word" in f.message for f in found)
+    assert found[0].help is not None
+    assert "`num_key_value_heads` to 4" in found[0].help
+
+
+def test_a_smaller_mlp_is_refused_until_it_is_padded(tmp_path: Path) -> None:
+    path = write(tmp_path, head(), intermediate_size=160)
+    assert codes(path, "0.5.2", "DC2") == ["DC201"]
+    assert codes(path, "0.5.3", "DC2") == []
+    notes = findings(path, "0.5.3", "DC201")
+    assert {f.severity for f in notes} == {Severity.NOTE}
+    assert all("pads it with zeros" in f.message for f in notes)
+
+
+def test_head_dim_derived_otherwise(tmp_path: Path) -> None:
+    path = write(tmp_path / "a", head(), num_attention_heads=8, num_key_value_heads=4, head_dim=...)
+    assert codes(path, "0.5.15", "DC2") == []
+    wide = {
+        **head(),
+        "midlayer.self_attn.q_proj.weight": [128, 128],
+        "midlayer.self_attn.k_proj.weight": [64, 128],
+        "midlayer.self_attn.v_proj.weight": [64, 128],
+        "midlayer.self_attn.o_proj.weight": [64, 128],
+    }
+    path = write(tmp_path / "b", wide, head_dim=...)
+    (found,) = findings(path, "0.5.15", "DC202")
+    assert "make head_dim 32, sglang 0.5.15 derives head_dim 16" in found.message
+    assert codes(write(tmp_path / "c", wide, head_dim=32), "0.5.15", "DC2") == []
+
+
+def test_layer_count(tmp_path: Path) -> None:
+    two = write(tmp_path / "a", head(), num_hidden_layers=2)
+    assert codes(two, "0.5.11", "DC") == ["DC203"]
+    assert codes(two, "0.5.15", "DC") == ["DC203"]
+    surplus = {**head("layers.0."), **{"layers.1." + n: s for n, s in LAYER.items()}}
+    path = write(tmp_path / "b", surplus)
+    assert codes(path, "0.5.15", "DC") == []
+    (note,) = findings(path, "0.5.15", "DC203")
+    assert note.severity is Severity.NOTE
+    second = {"layers.1." + n: ([s[0], H] if n.split(".")[1][0] in "qkv" else s) for n, s in LAYER.items()}
+    whole = write(tmp_path / "c", {**head("layers.0."), **second}, num_hidden_layers=2)
+    assert codes(whole, "0.5.15", "DC") == []
+    assert findings(whole, "0.5.15", "DC203") == []
+
+
+def test_biases(tmp_path: Path) -> None:
+    qkv = {**head(), "midlayer.self_attn.q_proj.bias": [64]}
+    (found,) = findings(write(tmp_path / "a", qkv), "0.5.15", "DC204")
+    assert found.severity is Severity.WARNING  # it is all zero
+    data = bytearray((tmp_path / "a" / "model.safetensors").read_bytes())
+    data[-1] = 1  # the bias is the last tensor
+    (tmp_path / "a" / "model.safetensors").write_bytes(data)
+    (found,) = findings(tmp_path / "a", "0.5.15", "DC204")
+    assert found.severity is Severity.ERROR
+    flag = write(tmp_path / "b", head(), attention_bias=True)
+    assert [f.severity for f in findings(flag, "0.5.8", "DC204")] == [Severity.ERROR]
+    assert findings(flag, "0.5.9", "DC204") == []
+    assert [f.severity for f in findings(write(tmp_path / "c", head()), "0.4.8", "DC204")] == [Severity.NOTE]
+    assert findings(tmp_path / "c", "0.4.9", "DC204") == []
+
+
+@pytest.mark.parametrize("value", ["64", 64.0, True, [64], {"a": 1}, -1, 0, None])
+def test_sizes_of_the_wrong_type(tmp_path: Path, value: Any) -> None:
+    (found,) = findings(write(tmp_path, head(), hidden_size=value), "0.5.15", "DC509")
+    assert "`hidden_size`" in found.message
+
+
+def test_flags_of_the_wrong_type_are_refused_by_typed_configs_only(tmp_path: Path) -> None:
+    path = write(tmp_path, head(), attention_bias="no")
+    assert codes(path, "0.5.9", "DC5") == []
+    assert codes(path, "0.5.10", "DC5") == ["DC509"]
