@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -161,15 +161,9 @@ def unwritten_parameter(s: Subject) -> Iterator[Hit]:
     """
     plan, _ = plans(s)
     missing = [plan.parameters[n] for n in plan.unwritten if _is_ours(plan.parameters[n], plan)]
-    for initial, severity in (("empty", Severity.ERROR), ("random", Severity.ERROR), ("ones", Severity.WARNING)):
-        group = [p for p in missing if p.initial == initial]
-        if group and not _not_reached(s):
-            yield _unwritten(s, group, severity)
-
-
-def _not_reached(s: Subject) -> bool:
-    """After a refusal nobody serves the parameters that the loader did not come to."""
-    return s.load is not None and s.load.refused is not None
+    missing.sort(key=lambda p: list(_STATE).index(p.initial))  # the worst first
+    if missing and plan.refused is None:  # after a refusal nobody serves what the loader did not come to
+        yield _unwritten(s, missing)
 
 
 def _is_ours(parameter: Parameter, plan: LoadPlan) -> bool:
@@ -187,22 +181,19 @@ def absent_layers(plan: LoadPlan) -> set[int]:
     return {n for n in built - written if n is not None and n > 0}
 
 
-_STATE = {
-    "empty": "stays uninitialised memory",
-    "random": "stays random",
-    "ones": "stays all ones",
-}
+_STATE = {"empty": "uninitialised memory", "random": "random", "ones": "all ones", "zeros": "all zeros"}
 
 
-def _unwritten(s: Subject, group: list[Parameter], severity: Severity) -> Hit:
-    names = [p.name for p in group]
-    state = _STATE[group[0].initial] if len(names) == 1 else _STATE[group[0].initial].replace("stays", "stay")
-    dropped = bool(lost(s))
+def _unwritten(s: Subject, missing: list[Parameter]) -> Hit:
+    counted = Counter(_STATE[p.initial] for p in missing)
+    states = ", ".join(f"{n} {state}" for state, n in counted.items()) if len(counted) > 1 else next(iter(counted))
+    only_norms = list(counted) == [_STATE["ones"]]
     return Hit(
-        f"nothing in the file fills {count(len(names), 'parameter')} of {s.engine}, which {state}: {listed(names)}",
+        f"nothing in the file fills {count(len(missing), 'parameter')} of {s.engine} (left: {states}): "
+        f"{listed([p.name for p in missing])}",
         (Location(file=_file(s)),),
-        help="mend the names of the dropped tensors" if dropped else "export the drafter again with these tensors",
-        severity=severity,
+        help="mend the names of the dropped tensors" if lost(s) else "export the drafter again with these tensors",
+        severity=Severity.WARNING if only_norms else Severity.ERROR,
     )
 
 
