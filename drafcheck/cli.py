@@ -68,6 +68,10 @@ def run(args: list[str] | None = None) -> int:
         return _complain(str(error))
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
+    except Exception as crash:
+        from drafcheck.crash import describe
+
+        return _complain(f"drafcheck itself failed with {describe(crash)}; please report this")
 
 
 def _complain(message: str) -> int:

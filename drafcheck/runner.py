@@ -6,7 +6,6 @@ One way only; a step or a rule that crashes is noted as an internal error and ev
 from __future__ import annotations
 
 import time
-import traceback
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ from drafcheck import __version__
 from drafcheck.checkpoint import Checkpoint, open_checkpoint, open_target
 from drafcheck.checks.internal import crashes
 from drafcheck.contract import Engine, contract_for, load_toml, resolve_engine
+from drafcheck.crash import describe
 from drafcheck.errors import NothingToCheck, UsageError
 from drafcheck.finding import Finding
 from drafcheck.plan.admission import chosen_class, refused_early
@@ -70,7 +70,7 @@ class Examination:
         except (UsageError, NothingToCheck):
             raise
         except Exception as crash:  # a fault of drafcheck must not hide the other rules
-            self.crashed[what] = _describe(crash)
+            self.crashed[what] = describe(crash)
             return None
         finally:
             self.seconds[what] = time.perf_counter() - start
@@ -255,11 +255,3 @@ def _finding(rule: Rule, hit: Hit) -> Finding:
         help=hit.help,
         fixable=hit.fixable,
     )
-
-
-def _describe(crash: Exception) -> str:
-    """The error and the line of drafcheck that raised it: what a report of the fault needs."""
-    frames = traceback.extract_tb(crash.__traceback__)
-    own = next((f for f in reversed(frames) if "drafcheck" in Path(f.filename).parts), None)
-    place = f" at {Path(own.filename).name}:{own.lineno}" if own else ""
-    return f"{type(crash).__name__}: {crash}{place}"

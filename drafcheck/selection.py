@@ -32,12 +32,15 @@ def find(rules: Mapping[str, Rule], word: str) -> Rule:
 def suggestion(word: str, known: Iterable[str]) -> str:
     """``; did you mean X?`` when a known word is near, else nothing."""
     from difflib import get_close_matches
-    from os.path import commonprefix
 
     spelled = {k.lower(): k for k in known}
     near = get_close_matches(word.lower(), spelled, n=5)
-    best = max(near, key=lambda k: len(commonprefix([k, word.lower()])), default=None)
+    best = max(near, key=lambda k: _shared_start(k, word.lower()), default=None)
     return f"; did you mean {spelled[best]}?" if best else ""
+
+
+def _shared_start(one: str, other: str) -> int:
+    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
 def _codes(rules: Mapping[str, Rule], words: Iterable[str]) -> set[str]:
