@@ -3,34 +3,53 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from drafcheck.contract import Engine, in_force, load_toml
 from drafcheck.plan.model import Refusal
+from drafcheck.source import SourceError
 from drafcheck.tensor import Tensor
 
 if TYPE_CHECKING:
     from drafcheck.checkpoint import Checkpoint, Index, WeightFile
+
+_CHUNK = 8 << 20  # bytes compared at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Twice:
+    """One name in two files that the loader reads: the later one wins.
+
+    ``alike`` says whether dtype, shape and bytes are the same; None when the bytes cannot be had.
+    """
+
+    first: Tensor
+    second: Tensor
+    alike: bool | None
 
 
 @dataclass
 class Selection:
     """The files that the loader reads, in its order, and those that it passes over with the reason.
 
-    ``refused`` is set when it stops before any tensor. ``missing`` are the files that the index names and that are
-    not there. ``ordered`` is False when the order of the files is that of the folder on the server's disk, which
-    cannot be known here.
+    ``chosen`` are the files that it opens; ``files`` are the same unless it stops (``refused``): then there are none.
+    ``missing`` are the files that the index names and that are not there. ``ordered`` is False when the order of the
+    files is that of the folder on the server's disk, which cannot be known here. ``unwanted`` are weight files of a
+    format that the loader does not come to.
     """
 
     files: tuple[WeightFile, ...] = ()
     ignored: tuple[tuple[str, str], ...] = ()
     refused: Refusal | None = None
+    chosen: tuple[WeightFile, ...] = ()
     missing: tuple[str, ...] = ()
     ordered: bool = True
     index: Index | None = None
-    unwanted: tuple[WeightFile, ...] = field(default=(), repr=False)  # .bin beside .safetensors, and the like
+    unwanted: tuple[WeightFile, ...] = ()
+    twice: tuple[Twice, ...] = ()
 
     @cached_property
     def tensors(self) -> tuple[Tensor, ...]:
@@ -40,7 +59,7 @@ class Selection:
     @property
     def uses_pickles(self) -> bool:
         """Whether the weights come from .bin or .pt files."""
-        return bool(self.files) and not self.files[0].is_safetensors
+        return bool(self.chosen) and not self.chosen[0].is_safetensors
 
 
 def yielded(file: WeightFile) -> tuple[Tensor, ...]:
@@ -50,13 +69,20 @@ def yielded(file: WeightFile) -> tuple[Tensor, ...]:
 
 
 def select_files(checkpoint: Checkpoint, engine: Engine) -> Selection:
-    """What this release's loader takes of a checkpoint, by ``rules/<engine>/loader.toml``."""
+    """What this release's loader takes of a checkpoint, by ``rules/<engine>/loader.toml``.
+
+    Nothing at all for a config that was given by itself.
+    """
+    if checkpoint.config_only:
+        return Selection()
     rules = load_toml(engine.name, "loader.toml")
     revision = in_force(rules.get("revision", []), engine) or {}
     return _Selector(checkpoint, rules, revision).select()
 
 
 class _Selector:
+    """The loader's choice, step by step as the loader makes it."""
+
     def __init__(self, checkpoint: Checkpoint, rules: dict[str, Any], revision: dict[str, Any]) -> None:
         self._checkpoint = checkpoint
         self._rules = rules
@@ -66,19 +92,33 @@ class _Selector:
     def select(self) -> Selection:
         files = self._by_pattern()
         unwanted = tuple(f for f in self._checkpoint.files if f not in files and not self._is_leftover(f))
-        index = self._index() if files and files[0].is_safetensors else None
-        missing: tuple[str, ...] = ()
-        refused: Refusal | None = None
+        index, missing, refused = self._index(files), tuple[str, ...](), None
         if index is not None:
             missing = tuple(name for name in index.files if not self._is_file(name))
+        if index is not None and files[0].is_safetensors:
             refused = self._refusal_by(index, missing)
             files = self._listed(files, index)
-        files = self._without_consolidated(files, index)
-        if not files and refused is None:
-            refused = Refusal("files", self._say(self._rules.get("no_files", "no weight files")), "no-files")
-        ordered = self._revision.get("order") == "name" or len(files) < 2
-        taken = () if refused else tuple(files)
-        return Selection(taken, tuple(self._ignored), refused, missing, ordered, index, unwanted)
+        chosen = tuple(self._without_consolidated(files, index))
+        refused = refused or self._refusal_of(chosen)
+        return Selection(
+            files=() if refused else chosen,
+            ignored=tuple(self._ignored),
+            refused=refused,
+            chosen=chosen,
+            missing=missing,
+            ordered=self._revision.get("order") == "name" or len(chosen) < 2,
+            index=index,
+            unwanted=unwanted,
+            twice=tuple(_twice(self._checkpoint, chosen)) if refused is None else (),
+        )
+
+    def _refusal_of(self, chosen: tuple[WeightFile, ...]) -> Refusal | None:
+        if not chosen:
+            return Refusal("files", self._say(self._rules.get("no_files", "no weight files")), "no-files")
+        for file in chosen:
+            for problem in file.header.problems:
+                return Refusal("files", f"{file.name} cannot be loaded: {problem.message}", "unreadable")
+        return None
 
     def _by_pattern(self) -> list[WeightFile]:
         taken: list[WeightFile] = []
@@ -98,9 +138,11 @@ class _Selector:
         self._ignored += ((f.name, "the loader takes it for training state") for f in files if self._is_leftover(f))
         return [f for f in files if not self._is_leftover(f)]
 
-    def _index(self) -> Index | None:
-        index = self._checkpoint.index
-        return index if index is not None and index.file == self._rules.get("index") else None
+    def _index(self, files: list[WeightFile]) -> Index | None:
+        """The index that describes these files; the loader itself only looks at the one of safetensors."""
+        if not files:
+            return None
+        return self._checkpoint.index if files[0].is_safetensors else self._checkpoint.pickle_index
 
     def _is_file(self, name: str) -> bool:
         # os.path, not pathlib: it says False also to names that no file system takes.
@@ -135,3 +177,33 @@ class _Selector:
         for key, value in {"folder": self._checkpoint.given, "index": self._rules.get("index"), **words}.items():
             template = template.replace("{" + key + "}", str(value))
         return template
+
+
+def _twice(checkpoint: Checkpoint, files: tuple[WeightFile, ...]) -> Iterator[Twice]:
+    """Names that two files have. Their bytes are compared only when there are any."""
+    if len(files) < 2:
+        return
+    seen: dict[str, Tensor] = {}
+    for file in files:
+        for tensor in file.header.tensors:
+            first = seen.get(tensor.name)
+            if first is not None:
+                yield Twice(first, tensor, _alike(checkpoint, first, tensor))
+            seen[tensor.name] = tensor
+
+
+def _alike(checkpoint: Checkpoint, a: Tensor, b: Tensor) -> bool | None:
+    if (a.dtype, a.shape) != (b.dtype, b.shape):
+        return False
+    files = checkpoint.file(a.file), checkpoint.file(b.file)
+    if files[0] is None or files[1] is None or a.start < 0 or b.start < 0:
+        return None
+    try:
+        for at in range(0, a.stop - a.start, _CHUNK):
+            one = files[0].read(a.start + at, min(a.start + at + _CHUNK, a.stop))
+            two = files[1].read(b.start + at, min(b.start + at + _CHUNK, b.stop))
+            if one != two:
+                return False
+    except SourceError:
+        return None
+    return True

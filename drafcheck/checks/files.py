@@ -1,0 +1,298 @@
+"""DC0xx: are the files there, whole and readable, and does the loader take them?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from drafcheck.contract import load_toml
+from drafcheck.finding import Location, Severity
+from drafcheck.registry import Hit, rule
+from drafcheck.tensor import Problem, Trouble
+from drafcheck.words import count, listed
+
+if TYPE_CHECKING:
+    from drafcheck.checkpoint import Index
+    from drafcheck.plan.files import Selection
+    from drafcheck.subject import Subject
+
+
+def problems(s: Subject, *troubles: Trouble) -> Iterator[Hit]:
+    """The problems of the config, of the index in use and of the files that the loader opens."""
+    found = list(s.checkpoint.problems)
+    if s.selection is not None:
+        found += s.selection.index.problems if s.selection.index is not None else ()
+        found += (problem for file in s.selection.chosen for problem in file.header.problems)
+    for problem in found:
+        if problem.trouble in troubles:
+            yield _hit(problem)
+
+
+def _hit(problem: Problem) -> Hit:
+    return Hit(problem.message, (problem.location,), help=problem.help)
+
+
+def _is_config(hit: Hit, s: Subject) -> bool:
+    ours = {p.location.file for p in s.checkpoint.problems}
+    return any(place.file in ours for place in hit.locations)
+
+
+def _harmless(s: Subject) -> bool:
+    """Whether the load plan is complete all the same: nothing that the engine needs is lost."""
+    plan = s.load
+    return plan is not None and not (plan.refused or plan.unwritten or plan.partial)
+
+
+@rule("DC001", "no-checkpoint", Severity.ERROR)
+def no_checkpoint(s: Subject) -> Iterator[Hit]:  # noqa: ARG001  (a rule, if one that never runs)
+    """There is nothing at the path that looks like a checkpoint.
+
+    ## What it does
+    Reports a folder without a `config.json`, a weight file (`*.safetensors`, `*.bin`, `*.pt`) or an index, and a file
+    that is none of these. The exit code is 3, so that a gate does not take an empty folder for a healthy draft.
+
+    ## Why is this bad?
+    Nothing was checked. The path is often one level too high (`snapshots/<revision>/` of a cache) or the export
+    wrote elsewhere.
+
+    ## Fix
+    Give the folder that holds the draft's `config.json`.
+    """
+    # Such a path never becomes a Subject: the runner makes the finding when open_checkpoint says so.
+    return
+    yield
+
+
+@rule("DC002", "unreadable-config", Severity.ERROR)
+def unreadable_config(s: Subject) -> Iterator[Hit]:
+    """The draft's config.json is missing or is not a JSON object that every reader takes alike.
+
+    ## What it does
+    Reports a config that is missing, empty, not UTF-8, not JSON, not an object, or nested too deeply to be read, and
+    one that JSON readers understand differently: a key twice in one object, `NaN` or `Infinity`.
+
+    ## Why is this bad?
+    Without the config the engine stops before it looks at a weight. A key that is given twice is read silently,
+    the last one wins, and nothing tells which of the two the training used.
+
+    ## Fix
+    Write the file again with `json.dump`; of a key that is given twice, keep the one that the training used.
+    """
+    yield from problems(s, Trouble.NO_CONFIG, Trouble.BAD_CONFIG)
+    yield from (hit for hit in problems(s, Trouble.UNREADABLE) if _is_config(hit, s))
+
+
+@rule("DC003", "lfs-pointer", Severity.ERROR)
+def lfs_pointer(s: Subject) -> Iterator[Hit]:
+    """A Git LFS pointer lies where the data should be.
+
+    ## What it does
+    Reports config, index and weight files that are the small text which stands for a big file, and how many bytes it
+    stands for.
+
+    ## Why is this bad?
+    The repository was cloned without LFS. The engine stops with `HeaderTooLarge` or a JSON error, which does not name
+    the cause (huggingface/transformers issue 27923).
+
+    ## Fix
+    Run `git lfs pull` in the clone, or download the checkpoint with `hf download`.
+    """
+    yield from problems(s, Trouble.LFS_POINTER)
+
+
+@rule("DC004", "corrupt-safetensors", Severity.ERROR)
+def corrupt_weights(s: Subject) -> Iterator[Hit]:
+    """A weight file that the loader opens is damaged.
+
+    ## What it does
+    Reports safetensors files whose header is too long, not UTF-8 or not JSON, names a tensor twice, or whose tensors
+    overlap, leave holes, reach past the file or need another number of bytes than dtype and shape say; and PyTorch
+    files whose zip archive or pickle is broken. The verdict on safetensors is that of the safetensors library.
+
+    ## Why is this bad?
+    The engine stops when it opens the file. A download that was cut short is the usual cause.
+
+    ## Fix
+    Download the file again and compare its size with the one on the hub, or export it again.
+    """
+    yield from problems(s, Trouble.CORRUPT)
+
+
+@rule("DC005", "missing-shard", Severity.ERROR, Severity.WARNING)
+def missing_shard(s: Subject) -> Iterator[Hit]:
+    """The index names a file that is not there.
+
+    ## What it does
+    Reports files in the `weight_map` that the folder lacks: an error when this release refuses such a checkpoint or
+    when tensors that it needs are in no other file, a warning when the files at hand hold everything.
+
+    ## Why is this bad?
+    Releases that do not compare index and folder load the rest without a word and serve uninitialised weights
+    (sgl-project/sglang pull request 32279); later ones stop. With everything in the files at hand nothing is lost
+    (accept length 2.30 -> 2.30 on SGLang 0.5.15.post1), until the release is changed.
+
+    ## Fix
+    Download the missing file. If the weights were merged into one file, remove the index.
+    """
+    selection = s.selection
+    if selection is None or selection.index is None or not selection.missing:
+        return
+    index = selection.index
+    lost = _not_in_any(selection, {n for n, f in index.weight_map.items() if f in selection.missing})
+    verb = "is" if len(selection.missing) == 1 else "are"
+    what = (
+        f"{index.file} names {count(len(selection.missing), 'file')} that {verb} not there: {listed(selection.missing)}"
+    )
+    place = (_first_entry(index, selection.missing[0]),)
+    if selection.refused is not None and selection.refused.cause == "missing-shard":
+        yield Hit(f"{what}; {s.engine} stops: {selection.refused.error}", place, help=_shard_help(lost))
+    elif lost and not _harmless(s):
+        outcome = f"{s.engine} loads the rest without a word, and {count(len(lost), 'tensor')} of the index are lost"
+        yield Hit(f"{what}; {outcome}: {listed(lost)}", place, help=_shard_help(lost))
+    else:
+        outcome = f"{s.engine} loads all the same, as the files at hand hold everything it needs"
+        yield Hit(f"{what}; {outcome}", place, help=_shard_help(lost), severity=Severity.WARNING)
+
+
+def _shard_help(lost: list[str]) -> str:
+    if lost:
+        return "download the missing file, or export the checkpoint again"
+    return "remove the index: the weight files at hand are complete without it"
+
+
+def _not_in_any(selection: Selection, names: set[str]) -> list[str]:
+    """The names that no file which the loader opens has."""
+    held = {tensor.name for file in selection.chosen for tensor in file.header.tensors}
+    return sorted(names - held)
+
+
+def _first_entry(index: Index, file: str) -> Location:
+    first = next((name for name, f in index.weight_map.items() if f == file), None)
+    return index.document.at("weight_map", first) if first is not None else Location(file=index.file)
+
+
+@rule("DC006", "index-mismatch", Severity.ERROR, Severity.WARNING)
+def index_mismatch(s: Subject) -> Iterator[Hit]:
+    """The index and the weight files disagree.
+
+    ## What it does
+    Reports weight files with tensors of their own that the index leaves out, tensors that the index promises and no
+    file holds, and an index that is broken, has entries of a wrong type or names files outside the checkpoint.
+    A warning when the load is complete all the same. A tensor that lies in another file than the index says, or that
+    the index does not list, is loaded like any other and is not reported.
+
+    ## Why is this bad?
+    A file that the index leaves out is not read, without a word, and a broken index stops the loader.
+
+    ## Fix
+    Write the index again from the headers of the files, or remove it: without an index all files are read.
+    """
+    yield from problems(s, Trouble.BAD_INDEX)
+    selection = s.selection
+    if selection is None or selection.index is None or (selection.refused and selection.refused.cause == "no-files"):
+        return
+    severity = Severity.WARNING if _harmless(s) else Severity.ERROR
+    yield from _left_out(s, selection, selection.index, severity)
+    yield from _promised(selection, selection.index, severity)
+
+
+def _left_out(s: Subject, selection: Selection, index: Index, severity: Severity) -> Iterator[Hit]:
+    chosen = {f.name for f in selection.chosen}
+    for name, _ in selection.ignored:
+        file = s.checkpoint.file(name)
+        if file is None or name in chosen or file in selection.unwanted or name in index.files:
+            continue
+        own = _not_in_any(selection, {t.name for t in file.header.tensors})
+        if own:
+            yield Hit(
+                f"{index.file} leaves out {name}, so that {s.engine} does not read it: "
+                f"{count(len(own), 'tensor')} are nowhere else: {listed(own)}",
+                (Location(file=name, tensor=own[0]), Location(file=index.file)),
+                help="write the index again from the headers of all files, or remove it",
+                severity=severity,
+            )
+
+
+def _promised(selection: Selection, index: Index, severity: Severity) -> Iterator[Hit]:
+    there = {name for name, file in index.weight_map.items() if file not in selection.missing}
+    absent = _not_in_any(selection, there)
+    if absent and not any(file.header.problems for file in selection.chosen):
+        verb = "is" if len(absent) == 1 else "are"
+        yield Hit(
+            f"{index.file} lists {count(len(absent), 'tensor')} that {verb} in none of its files: {listed(absent)}",
+            (index.document.at("weight_map", absent[0]),),
+            help="export the checkpoint again, or write the index again from the headers of the files",
+            severity=severity,
+        )
+
+
+@rule("DC007", "duplicate-tensor", Severity.ERROR, needs=("weights",))
+def duplicate_tensor(s: Subject) -> Iterator[Hit]:
+    """Two files that the loader reads have a tensor of the same name with different contents.
+
+    ## What it does
+    Reports names in more than one file that is read, when dtype, shape or bytes differ. Identical copies are no fault.
+
+    ## Why is this bad?
+    The file that is read last wins without a word. A stray adapter or an older copy beside the weights replaces what
+    was trained; on releases that read files in the order of the folder, which one wins differs from disk to disk.
+
+    ## Fix
+    Move the file that does not belong to the checkpoint out of its folder.
+    """
+    selection = s.selection
+    differ = [t for t in selection.twice if t.alike is False] if selection is not None else []
+    if selection is None or not differ:
+        return
+    pairs = sorted({(t.first.file, t.second.file) for t in differ})
+    first, second = pairs[0]
+    order = f"the one in {second} wins" if selection.ordered else "which one wins depends on the disk's order"
+    yield Hit(
+        f"{count(len(differ), 'tensor')} in both {first} and {second} differ, and {order}: "
+        f"{listed([t.second.name for t in differ])}",
+        tuple(Location(file=t.file, tensor=t.name) for t in (differ[0].first, differ[0].second)),
+        help=f"move the file that does not belong here, {first} or {second}, out of the folder",
+    )
+
+
+@rule("DC012", "unreadable-weights", Severity.ERROR)
+def unreadable_weights(s: Subject) -> Iterator[Hit]:
+    """There is no weight file that this engine's loader would take, or it cannot read the one it takes.
+
+    ## What it does
+    Reports folders without a weight file of a name that the loader looks for (in the top folder only), and files that
+    cannot be opened, are no regular files, or hold no tensors where the loader looks for them.
+
+    ## Why is this bad?
+    The engine stops, or loads nothing without a word.
+
+    ## Fix
+    Put the weights into the top folder as `model.safetensors`.
+    """
+    yield from (hit for hit in problems(s, Trouble.UNREADABLE) if not _is_config(hit, s))
+    refused = s.selection.refused if s.selection is not None else None
+    if refused is not None and refused.cause == "no-files":
+        yield Hit(_no_weights(s), tuple(Location(file=name) for name in _passed_over(s)[:1]), help=_where_weights(s))
+
+
+def _passed_over(s: Subject) -> list[str]:
+    ignored = [name for name, _ in s.selection.ignored] if s.selection is not None else []
+    return [*ignored, *s.checkpoint.weights_below]
+
+
+def _no_weights(s: Subject) -> str:
+    endings = load_toml(s.engine.name, "loader.toml").get("patterns", [])
+    text = f"{s.engine} finds no weight file to load ({', '.join('*' + e for e in endings)} in the top folder)"
+    ignored = s.selection.ignored if s.selection is not None else ()
+    reasons = [f"{name} is passed over: {why}" for name, why in ignored[:2]]
+    below = [f"it does not look into subfolders, where {listed(s.checkpoint.weights_below, 2)} lies"]
+    return "; ".join([text, *reasons, *(below if s.checkpoint.weights_below else [])])
+
+
+def _where_weights(s: Subject) -> str:
+    below = s.checkpoint.weights_below
+    if below:
+        return f"move {below[0]} into the top folder, or point the engine at the subfolder"
+    if s.selection is not None and s.selection.ignored:
+        return "write the index again from the headers of the files, or rename the weight file to model.safetensors"
+    return "put the weights into the top folder as model.safetensors"

@@ -1,0 +1,121 @@
+"""DC008 to DC011: in which form do the weights come, and what lies beside them?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from drafcheck.checks.files import problems
+from drafcheck.contract import load_toml
+from drafcheck.finding import Location, Severity
+from drafcheck.registry import Hit, rule
+from drafcheck.tensor import Trouble
+from drafcheck.words import count, listed
+
+if TYPE_CHECKING:
+    from drafcheck.checkpoint import WeightFile
+    from drafcheck.subject import Subject
+
+
+@rule("DC008", "ambiguous-weights", Severity.WARNING, needs=("weights",))
+def ambiguous_weights(s: Subject) -> Iterator[Hit]:
+    """The weights are there twice, as safetensors and as a PyTorch file.
+
+    ## What it does
+    Reports `.bin` and `.pt` files with tensors of the same names beside the files that the engine reads, says which are
+    read, and whether names, dtypes and shapes agree (values are not compared).
+
+    ## Why is this bad?
+    The engine reads one of them and never looks at the other. After a training that saved into an old folder the one
+    that is read can be the old one; other engines and converters may choose the other.
+
+    ## Fix
+    Remove the file that is not meant.
+    """
+    selection = s.selection
+    if selection is None or selection.uses_pickles:
+        return
+    read = {t.name: (t.dtype, t.shape) for t in selection.tensors}
+    for file in selection.unwanted:
+        other = {t.name: (t.dtype, t.shape) for t in file.header.tensors}
+        if not file.is_safetensors and read.keys() & other.keys():
+            differ = sorted(n for n in read.keys() | other.keys() if read.get(n) != other.get(n))
+            yield _ambiguous(s, selection.files, file, differ)
+
+
+def _ambiguous(s: Subject, read: tuple[WeightFile, ...], other: WeightFile, differ: list[str]) -> Hit:
+    names = listed([file.name for file in read], 2)
+    same = "names, dtypes and shapes agree (the values were not compared)"
+    outcome = f"they differ in {count(len(differ), 'tensor')}: {listed(differ)}" if differ else same
+    return Hit(
+        f"the weights are there twice: {s.engine} reads {names} and not {other.name}; {outcome}",
+        (Location(file=read[0].name), Location(file=other.name)),
+        help=f"remove {other.name}, or {names} if that is the older one",
+    )
+
+
+@rule("DC009", "unsafe-pickle", Severity.ERROR)
+def unsafe_pickle(s: Subject) -> Iterator[Hit]:
+    """A PyTorch file asks for code beyond what rebuilds tensors.
+
+    ## What it does
+    Reads the opcodes of the pickle without running any, and reports the first name that is not one of those that a
+    plain state dict needs, with its place. Files that the loader does not open are not looked at.
+
+    ## Why is this bad?
+    Whoever loads it without `weights_only=True` runs that code (NVIDIA-NeMo/Automodel pull request 3240,
+    ZDI-CAN-31759). Engines load with it and stop.
+
+    ## Fix
+    Do not load the file. Ask its author for safetensors, or for the plain state dict without other objects.
+    """
+    yield from problems(s, Trouble.UNSAFE_PICKLE)
+
+
+@rule("DC010", "pickle-weights", Severity.NOTE, needs=("weights",))
+def pickle_weights(s: Subject) -> Iterator[Hit]:
+    """The weights are there only as PyTorch files.
+
+    ## What it does
+    Notes that the files that the engine reads are `.bin` or `.pt` files.
+
+    ## Why is this bad?
+    It is not, on the server (accept length 2.30 -> 2.30 on SGLang 0.5.15.post1). Such files can hold code, are read
+    more slowly, and some tools take safetensors only.
+
+    ## Fix
+    Convert without loss: `torch.load(path, weights_only=True)`, then `safetensors.torch.save_file`.
+    """
+    if s.selection is not None and s.selection.uses_pickles:
+        names = [file.name for file in s.selection.files]
+        yield Hit(
+            f"the weights are there only as PyTorch pickles: {listed(names)}",
+            (Location(file=names[0]),),
+            help="convert without loss: torch.load(path, weights_only=True), then safetensors.torch.save_file",
+        )
+
+
+@rule("DC011", "training-leftovers", Severity.NOTE)
+def training_leftovers(s: Subject) -> Iterator[Hit]:
+    """State of the training lies beside the weights.
+
+    ## What it does
+    Notes optimizer, scheduler, random-number and trainer state in the folder, by file name.
+
+    ## Why is this bad?
+    No engine reads it. An optimizer's state is twice the size of the weights, and everyone who downloads the draft
+    pays for it; `training_args.bin` is a pickle with objects in it.
+
+    ## Fix
+    Leave these files out of the upload.
+    """
+    patterns = load_toml("leftovers.toml").get("patterns", [])
+    names = sorted({*s.checkpoint.other, *(file.name for file in s.checkpoint.files)})
+    found = [name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns)]
+    if found:
+        yield Hit(
+            f"{count(len(found), 'file')} of training state beside the weights: {listed(found)}",
+            (Location(file=found[0]),),
+            help="leave these files out of the upload",
+        )
