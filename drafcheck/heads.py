@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from drafcheck.contract import Engine, Table, load_toml
+from drafcheck.targets import draft_kind, draft_mode_name, registered
 
 if TYPE_CHECKING:
     from drafcheck.tensor import Tensor
@@ -92,6 +93,20 @@ def _fc_fits(wanted: str, fc: float | None) -> bool:
 
 def _bare(name: str, names: tuple[str, ...]) -> bool:
     return any(n == name or (n.endswith("." + name) and not _IN_LAYER.search(n)) for n in names)
+
+
+def misfit(engine: Engine, architectures: Sequence[str], tensors: Iterable[Tensor]) -> tuple[str, str, Head] | None:
+    """The class that this release builds, the kind of head it is for, and the head that the tensors are instead.
+
+    None when the class can hold the tensors, when either is of no known kind, or when there is no draft class.
+    """
+    name = next((n for n in architectures if registered(engine, draft_mode_name(engine, n))), None)
+    kind = draft_kind(engine, draft_mode_name(engine, name)) if name is not None else None
+    if name is None or kind is None:
+        return None
+    head = head_of(tensors)
+    wrong = load_toml(engine.name, "registry.toml")["cannot_hold"].get(kind, [])
+    return (name, kind, head) if head is not None and head.kind in wrong else None
 
 
 def class_for(engine: Engine, head: Head, names: Iterable[str]) -> str | None:

@@ -175,7 +175,7 @@ def test_kimi_before_it_exists(tmp_path: Path) -> None:
     found = lint_draft(tmp_path, kimi, "0.5.8")
     assert of(found, "DC402") == []
     (unsupported,) = of(found, "DC601")
-    assert "it has the class since 0.5.9" in unsupported.message
+    assert "it has the class only since 0.5.9" in unsupported.message
     assert unsupported.help == "use sglang 0.5.10 or later"
 
 

@@ -83,12 +83,7 @@ MEASURED: dict[str, Measured] = {
     "24c_aux_ids_two": Measured(REFUSES, None, ("DC401",)),
     "24d_aux_ids_out_of_range": Measured(DIES, None, ("DC403",)),
     "24e_use_aux_false": Measured(FLOOR, 1.0191, ("DC402",)),
-    "24f_aux_ids_toplevel": Measured(
-        HARMLESS,
-        2.3042,
-        ("DC405",),
-        "harmless because the ids are the wrong ones: the config says other layers than are read",
-    ),
+    "24f_aux_ids_toplevel": Measured(HARMLESS, 2.3042),
     "25a_no_fc": Measured(FLOOR, 1.047, ("DC102",)),
     "25b_no_norm": Measured(
         HARMLESS, 2.2476, ("DC102",), "2 % here; the norm is then ones, which is not what was trained"
@@ -175,7 +170,7 @@ def releases() -> Iterator[str]:
     yield from sorted({json.loads(line)["version"] for line in path.read_text().splitlines()})
 
 
-@pytest.mark.parametrize("version", releases())
+@pytest.mark.parametrize("version", [*releases()])
 def test_trained_pair_is_clean_everywhere(version: str, tmp_path: Path) -> None:
     """midlayer.* is the one spelling that every release takes."""
     assert loud(healthy().write(tmp_path / "draft"), f"sglang=={version}") == []

@@ -124,6 +124,12 @@ def final_state(draft: Draft) -> None:
 
 @case("DC405/top-level")
 def top_level(draft: Draft) -> None:
+    draft.set(eagle_aux_hidden_state_layer_ids=[2, 4, 6])
+
+
+@case("good/top-level-names-the-default-inputs")
+def top_level_inputs(draft: Draft) -> None:
+    """speculators numbers what enters a layer: the default again, measured harmless."""
     draft.set(eagle_aux_hidden_state_layer_ids=[2, 4, 5])
 
 

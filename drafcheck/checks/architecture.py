@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from drafcheck.contract import load_toml
 from drafcheck.fc import fc_of
 from drafcheck.finding import Confidence, Location, Severity
-from drafcheck.heads import Head, class_for, head_of, label_of
+from drafcheck.heads import Head, class_for, head_of, label_of, misfit
 from drafcheck.modeltypes import book, knows, nested_keys
 from drafcheck.registry import Hit, rule
 from drafcheck.subject import Subject
@@ -209,28 +209,30 @@ def generation_mismatch(s: Subject) -> Iterator[Hit]:
     ## Fix
     Name the class and the algorithm of this kind of head.
     """
-    assert s.config is not None
-    rules = load_toml(s.engine.name, "registry.toml")
-    name = next((n for n in s.config.architectures if registered(s.engine, draft_mode_name(s.engine, n))), None)
-    kind = draft_kind(s.engine, draft_mode_name(s.engine, name)) if name is not None else None
-    head = _head(s)
-    if name is None or kind is None or nested_keys(s.engine, s.config):
+    assert s.config is not None and s.selection is not None
+    if nested_keys(s.engine, s.config):
         return
-    if head is not None and head.kind in rules["cannot_hold"].get(kind, []):
+    wrong = misfit(s.engine, s.config.architectures, s.selection.tensors)
+    if wrong is not None:
+        name, kind, head = wrong
         yield Hit(
             f"the tensors are {head.label}{_evidence(s)}, but {name} builds {label_of(kind)}",
             (s.config.at("architectures"), *_fc_place(s)),
             help=_advice(s),
         )
     elif s.algorithm_given and (s.wiring is None or s.wiring.captured is not False):
-        yield from _other_algorithm(s, name, kind, rules["algorithms"].get(kind, []))
+        yield from _other_algorithm(s, s.config)
 
 
-def _other_algorithm(s: Subject, name: str, kind: str, algorithms: list[str]) -> Iterator[Hit]:
-    if algorithms and s.algorithm.upper() not in algorithms:
+def _other_algorithm(s: Subject, config: DraftConfig) -> Iterator[Hit]:
+    name = next((n for n in config.architectures if registered(s.engine, draft_mode_name(s.engine, n))), "")
+    kind = draft_kind(s.engine, draft_mode_name(s.engine, name))
+    served = load_toml(s.engine.name, "registry.toml").get("algorithms", {}).get(kind, [])
+    if kind is not None and served and s.algorithm.upper() not in served:
         yield Hit(
             f"{name} builds {label_of(kind)}, which --speculative-algorithm {s.algorithm} does not run",
-            help=f"serve it with --speculative-algorithm {algorithms[0]}",
+            (config.at("architectures"),),
+            help=f"serve it with --speculative-algorithm {served[0]}",
         )
 
 

@@ -48,7 +48,7 @@ def target_unsupported(s: Subject) -> Iterator[Hit]:
 def _obstacle(s: Subject, found: TargetClass) -> str | None:
     if not found.registered:
         since = found.registered_since
-        return f"it has the class since {since}" if since else "no known release has such a class"
+        return f"it has the class only since {since}" if since else "no known release has such a class"
     if s.algorithm.upper() not in load_toml(s.engine.name, "targets.toml")["capture"]["algorithms"]:
         return None
     if not found.captures:
