@@ -143,7 +143,7 @@ def differing(name: str, wanted: str) -> tuple[str, str]:
     return name[: len(name) - cut], wanted[: len(wanted) - cut]
 
 
-@rule("DC102", "unwritten-parameter", Severity.ERROR, Severity.WARNING, needs=("contract", "load"))
+@rule("DC102", "unwritten-parameter", Severity.ERROR, Severity.WARNING, needs=("contract", "load", "weights"))
 def unwritten_parameter(s: Subject) -> Iterator[Hit]:
     """The engine creates a parameter that nothing fills.
 

@@ -62,7 +62,7 @@ def _refuses(load: LoadPlan, key: str) -> bool:
     return load.refused is not None and load.refused.key == key
 
 
-@rule("DC301", "missing-d2t", Severity.ERROR, needs=("load",))
+@rule("DC301", "missing-d2t", Severity.ERROR, needs=("load", "weights"))
 def missing_d2t(s: Subject) -> Iterator[Hit]:
     """The head has fewer rows than the target has tokens, and no d2t says which token a row stands for.
 
@@ -193,7 +193,7 @@ def _mapping_length(s: Subject, v: VocabularyPlan, built: int | None) -> Iterato
         )
 
 
-@rule("DC309", "missing-lm-head", Severity.ERROR, needs=("load",))
+@rule("DC309", "missing-lm-head", Severity.ERROR, needs=("load", "weights"))
 def missing_lm_head(s: Subject) -> Iterator[Hit]:
     """The checkpoint has no lm_head, and the engine takes none, or the wrong one, from the target.
 
