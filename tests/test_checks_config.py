@@ -139,6 +139,17 @@ def test_new_key_is_not_read_by_early_releases(tmp_path: Path) -> None:
     assert found(tmp_path, draft, "0.5.2") == []
 
 
+@pytest.mark.parametrize("keys", ({}, {"dtype": "bfloat16"}))
+def test_target_whose_dtype_goes_unread_is_a_note(tmp_path: Path, keys: dict[str, str]) -> None:
+    """The draft is as it should be; the target is built in float16, which --dtype mends."""
+    draft = Draft()
+    assert draft.target is not None
+    del draft.target["torch_dtype"]
+    draft.target |= keys
+    (hit,) = found(tmp_path, draft, "0.5.1")
+    assert (hit.rule, hit.severity, hit.help) == ("DC508", Severity.NOTE, "serve with --dtype bfloat16")
+
+
 def test_dtype_of_the_launch_counts_for_both(tmp_path: Path) -> None:
     draft = Draft()
     draft.set(torch_dtype="float16")

@@ -201,7 +201,7 @@ def test_numbers_are_said(tmp_path: Path) -> None:
     (hit,) = found(tmp_path, without("d2t"))
     assert "128" in hit.message and "256" in hit.message and "t2d" in str(hit.help)
     (hit,) = found(tmp_path / "b", mapped([*KEPT[:-1], VOCAB]))
-    assert "1 draft id of 128" in hit.message and "draft id 127: token 256" in hit.message
+    assert "1 of 128 draft ids" in hit.message and "draft id 127: token 256" in hit.message
 
 
 def test_less_is_certain_without_a_target(tmp_path: Path) -> None:

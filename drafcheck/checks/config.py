@@ -56,9 +56,7 @@ def short_context(s: Subject) -> Iterator[Hit]:
         return
     stops = facts["outcome"] == "stops"
     key = ours.key or "max_position_embeddings"
-    outcome = (
-        f"{s.engine} stops at start" if stops else f"{s.engine} only warns, and positions from {ours.value} on suffer"
-    )
+    outcome = f"stops at start ({facts['error']})" if stops else f"only warns, positions from {ours.value} on suffer"
     yield Hit(
         f"the draft's context length is {ours.value}{_how(ours, key)}, the target's {theirs.value}: "
         f"{s.engine} {outcome}",
@@ -90,7 +88,8 @@ def draft_and_target_dtype(s: Subject) -> Iterator[Hit]:
 
     ## What it does
     Works out the dtype that this release builds each model in when `--dtype` is left at auto: by the keys that it
-    reads, float16 where there is none or float32. Tensors stored in another dtype than that are cast: a note.
+    reads, float16 where there is none or float32. A note when the fault is the target's, whose config states no dtype
+    or states it under a key that this release does not read, and when tensors of another dtype are cast at load.
 
     ## Why is this bad?
     The target's hidden states meet the draft's `fc` in another dtype: "expected mat1 and mat2 to have the same dtype",
@@ -111,14 +110,24 @@ def draft_and_target_dtype(s: Subject) -> Iterator[Hit]:
     if ours.value == theirs.value:
         yield from _cast(s, config, ours)
         return
+    yield _unlike(s, ours, theirs)
+
+
+def _unlike(s: Subject, ours: Read, theirs: Read) -> Hit:
+    config, target = _both(s)
     usual = "dtype" if "dtype" in config.data else "torch_dtype"
-    yield Hit(
+    # A healthy draft beside a target whose dtype goes unread: the launch has to mend that, not the draft.
+    blame = theirs.key is not None
+    wanted = theirs.value if blame else ours.value
+    launch = f"serve with --dtype {wanted}"
+    return Hit(
         f"{s.engine} builds the draft in {ours.value}{_unsaid(config.data, ours)} and the target in {theirs.value}"
         f"{_unsaid(target.language, theirs)}: it dies at the first request",
         (_draft_key(config, ours, usual), _target_key(target, theirs, "dtype")),
-        help=f"set {_key_for_all(config)} to {theirs.value} in config.json, or serve with --dtype {theirs.value}",
-        confidence=Confidence.CERTAIN if ours.key and theirs.key and not target.route else Confidence.LIKELY,
-        fixable=True,
+        help=f"set {_key_for_all(config)} to {wanted} in config.json, or {launch}" if blame else launch,
+        severity=Severity.ERROR if blame else Severity.NOTE,
+        confidence=Confidence.CERTAIN if ours.key and blame and not target.route else Confidence.LIKELY,
+        fixable=blame,
     )
 
 

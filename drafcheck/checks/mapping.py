@@ -9,7 +9,7 @@ from drafcheck.checks.vocabulary import MASKS, at, help_without_d2t, parts, sure
 from drafcheck.decode import is_float
 from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.plan.model import VocabularyPlan
-from drafcheck.plan.vocabulary import count_kept, is_padding, is_reduced
+from drafcheck.plan.vocabulary import count_kept, is_another, is_padding, is_reduced
 from drafcheck.registry import Hit, rule
 from drafcheck.words import count
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from drafcheck.subject import Subject
 
 _NO_ARITHMETIC = ("U16", "U32", "U64", "F8", "F4", "F6", "C64")  # torch refuses to add these to int64
-_ROUNDING = 64  # vocabularies are padded to multiples of this
 
 
 def _lengths_agree(v: VocabularyPlan) -> bool:
@@ -40,13 +39,13 @@ def d2t_out_of_range(s: Subject) -> Iterator[Hit]:
     Write the d2t that was made for this target: target token minus draft id.
     """
     v, _, _, _ = parts(s)
-    if v.targets is None or v.vocab is None or v.meant == "absolute" or _is_mask(v) or _only_padding(v):
+    if v.targets is None or v.vocab is None or v.meant == "absolute" or _is_unusable(v) or _only_padding(v):
         return
     wrong = [(i, t) for i, t in enumerate(v.targets) if not 0 <= t < v.vocab]
     if wrong:
         first, token = wrong[0]
         yield Hit(
-            f"{count(len(wrong), 'draft id')} of {len(v.targets):,} fall outside {whose(v)} {v.vocab} tokens, "
+            f"{len(wrong):,} of {len(v.targets):,} draft ids fall outside {whose(v)} {v.vocab} tokens, "
             f"first draft id {first}: token {token}",
             at(v.d2t_tensor),
             help="write the d2t that was made for this target (target token minus draft id)",
@@ -75,14 +74,14 @@ def d2t_not_unique(s: Subject) -> Iterator[Hit]:
     Write the d2t that the head was trained with.
     """
     v, _, _, _ = parts(s)
-    if v.targets is None or v.meant in ("absolute", "identity") or _is_mask(v):
+    if v.targets is None or v.meant in ("absolute", "identity") or _is_unusable(v):
         return
     repeated = len(v.targets) - len(set(v.targets))
     if repeated:
         one, two, token = _first_twins(v.targets)
         yield Hit(
-            f"{count(repeated, 'draft id')} of {len(v.targets):,} become a token that another one becomes already, "
-            f"first {one} and {two}: token {token}",
+            f"{repeated:,} of {len(v.targets):,} draft ids repeat the token of an earlier one, "
+            f"first draft ids {one} and {two}: token {token}",
             at(v.d2t_tensor),
             help="write the d2t that this lm_head was trained with",
         )
@@ -115,7 +114,7 @@ def d2t_absolute(s: Subject) -> Iterator[Hit]:
     Subtract the draft id from each value.
     """
     v, _, _, _ = parts(s)
-    if v.raw is None or v.meant != "absolute" or v.semantics != "offset" or _is_mask(v):
+    if v.raw is None or v.meant != "absolute" or v.semantics != "offset" or _is_unusable(v):
         return
     by = "t2d keeps exactly these tokens" if v.certainty is Confidence.CERTAIN else "no value occurs twice"
     last = len(v.raw) - 1
@@ -193,7 +192,7 @@ def t2d_mismatch(s: Subject) -> Iterator[Hit]:
 
 def _is_sound(v: VocabularyPlan) -> bool:
     """Whether d2t is free of the faults that other rules report."""
-    if v.meant == "absolute" or _is_mask(v) or not _lengths_agree(v) or v.targets is None or v.vocab is None:
+    if v.meant == "absolute" or _is_unusable(v) or not _lengths_agree(v) or v.targets is None or v.vocab is None:
         return False
     if v.meant == "identity":
         return not is_reduced(len(v.targets), v.vocab) and len(v.targets) == v.vocab
@@ -201,11 +200,7 @@ def _is_sound(v: VocabularyPlan) -> bool:
 
 
 def _mask_length(v: VocabularyPlan, length: int) -> Iterator[Hit]:
-    if (
-        v.target_vocab is not None
-        and abs(length - v.target_vocab) > _ROUNDING
-        and not is_padding(length, v.target_vocab)
-    ):
+    if v.target_vocab is not None and is_another(length, v.target_vocab):
         yield Hit(
             f"t2d has {length} flags for the target's {v.target_vocab} tokens: it was made for another vocabulary",
             at(v.t2d_tensor),
@@ -214,8 +209,12 @@ def _mask_length(v: VocabularyPlan, length: int) -> Iterator[Hit]:
         )
 
 
-def _is_mask(v: VocabularyPlan) -> bool:
-    return v.d2t_tensor is not None and v.d2t_tensor.dtype in MASKS
+def _is_unusable(v: VocabularyPlan) -> bool:
+    """Whether d2t has a dtype that DC308 reports: what its values say does not matter then."""
+    if v.d2t_tensor is None:
+        return False
+    dtype = v.d2t_tensor.dtype
+    return dtype in MASKS or is_float(dtype) or dtype.startswith(_NO_ARITHMETIC)
 
 
 @rule("DC308", "d2t-dtype", Severity.ERROR, needs=("load",))
@@ -241,7 +240,7 @@ def d2t_dtype(s: Subject) -> Iterator[Hit]:
         outcome = "which cannot be added to int64: loading stops (RuntimeError: promotion is not supported)"
     elif is_float(tensor.dtype):
         outcome = "so the token ids become floats and the server ends at the first request"
-    elif _is_mask(v) and v.raw is not None and any(v.raw):
+    elif tensor.dtype in MASKS and v.raw is not None and any(v.raw):
         outcome = "a mask, not offsets"
     else:
         return
@@ -249,7 +248,7 @@ def d2t_dtype(s: Subject) -> Iterator[Hit]:
     yield Hit(
         f"d2t is stored as {tensor.dtype}, {outcome}{loss}",
         at(tensor),
-        help="store d2t as I64, from the trainer's mapping" if loss or _is_mask(v) else "store d2t as I64",
+        help="store d2t as I64, from the trainer's mapping" if loss or tensor.dtype in MASKS else "store d2t as I64",
     )
 
 

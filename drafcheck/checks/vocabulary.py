@@ -9,7 +9,7 @@ from drafcheck.contract import Contract
 from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.lookup import MISSING, raw
 from drafcheck.plan.model import LoadPlan, VocabularyPlan
-from drafcheck.plan.vocabulary import EMBEDDING, HEAD, is_padding, is_reduced, named
+from drafcheck.plan.vocabulary import EMBEDDING, HEAD, is_another, is_reduced, named
 from drafcheck.registry import Hit, rule
 from drafcheck.tensor import Tensor
 
@@ -308,7 +308,7 @@ def vocab_size(s: Subject) -> Iterator[Hit]:
             help=f"set vocab_size to {rows}",
             fixable=True,
         )
-    elif v.target_vocab is not None and not is_padding(size, v.target_vocab):
+    elif v.target_vocab is not None and is_another(size, v.target_vocab):
         yield _unlike_target(s, load, size, v.target_vocab)
 
 

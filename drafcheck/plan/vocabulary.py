@@ -22,6 +22,7 @@ HEAD = "lm_head.weight"
 EMBEDDING = "embed_tokens.weight"
 _FEW = 16  # a shorter mapping can look like anything by chance
 _PADDING = 50  # one row in so many may be padding: 200019 tokens in 201088 rows, 151669 in 151936
+_ROUNDING = 64  # vocabularies are padded to multiples of this
 _PAIRS = 16  # so many neighbouring tokens a real mapping of this size has, at the least
 
 
@@ -61,6 +62,11 @@ def kept_tokens(mask: bytes) -> list[int]:
 def is_padding(one: int, other: int) -> bool:
     """Whether two vocabulary sizes differ by no more than padding does (2 percent), or not at all."""
     return abs(one - other) * _PADDING <= max(one, other)
+
+
+def is_another(one: int, other: int) -> bool:
+    """Whether two sizes cannot be one vocabulary with more or less padding: neither 2 percent apart nor 64 tokens."""
+    return abs(one - other) > _ROUNDING and not is_padding(one, other)
 
 
 def is_reduced(rows: int, vocab: int) -> bool:
