@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 _NO_ARITHMETIC = ("U16", "U32", "U64", "F8", "F4", "F6", "C64")  # torch refuses to add these to int64
 
 
+def _is_confirmed(v: VocabularyPlan) -> bool:
+    """Whether t2d keeps exactly the tokens that d2t reaches, each once: the plan has looked already."""
+    return v.meant == "offset" and v.certainty is Confidence.CERTAIN
+
+
 def _lengths_agree(v: VocabularyPlan) -> bool:
     return v.raw is not None and v.head_rows in (None, len(v.raw))
 
@@ -41,16 +46,17 @@ def d2t_out_of_range(s: Subject) -> Iterator[Hit]:
     v, _, _, _ = parts(s)
     if v.targets is None or v.vocab is None or v.meant == "absolute" or _is_unusable(v) or _only_padding(v):
         return
+    if not v.targets or (min(v.targets) >= 0 and max(v.targets) < v.vocab):
+        return
     wrong = [(i, t) for i, t in enumerate(v.targets) if not 0 <= t < v.vocab]
-    if wrong:
-        first, token = wrong[0]
-        yield Hit(
-            f"{len(wrong):,} of {len(v.targets):,} draft ids fall outside {whose(v)} {v.vocab} tokens, "
-            f"first draft id {first}: token {token}",
-            at(v.d2t_tensor),
-            help="write the d2t that was made for this target (target token minus draft id)",
-            confidence=sure(v),
-        )
+    first, token = wrong[0]
+    yield Hit(
+        f"{len(wrong):,} of {len(v.targets):,} draft ids fall outside {whose(v)} {v.vocab} tokens, "
+        f"first draft id {first}: token {token}",
+        at(v.d2t_tensor),
+        help="write the d2t that was made for this target (target token minus draft id)",
+        confidence=sure(v),
+    )
 
 
 def _only_padding(v: VocabularyPlan) -> bool:
@@ -74,7 +80,7 @@ def d2t_not_unique(s: Subject) -> Iterator[Hit]:
     Write the d2t that the head was trained with.
     """
     v, _, _, _ = parts(s)
-    if v.targets is None or v.meant in ("absolute", "identity") or _is_unusable(v):
+    if v.targets is None or v.meant in ("absolute", "identity") or _is_confirmed(v) or _is_unusable(v):
         return
     repeated = len(v.targets) - len(set(v.targets))
     if repeated:
@@ -173,6 +179,9 @@ def t2d_mismatch(s: Subject) -> Iterator[Hit]:
     Find out which of the two is the head's own; t2d can be computed from d2t.
     """
     v, _, _, _ = parts(s)
+    if _is_confirmed(v) and v.t2d is not None:
+        yield from _mask_length(v, len(v.t2d))
+        return
     if v.t2d is None or v.targets is None or not v.targets or not _is_sound(v):
         return
     kept, both = v.t2d.count(1), count_kept(v.t2d, v.targets)
@@ -196,7 +205,7 @@ def _is_sound(v: VocabularyPlan) -> bool:
         return False
     if v.meant == "identity":
         return not is_reduced(len(v.targets), v.vocab) and len(v.targets) == v.vocab
-    return len(set(v.targets)) == len(v.targets) and min(v.targets) >= 0 and max(v.targets) < v.vocab
+    return min(v.targets) >= 0 and max(v.targets) < v.vocab and len(set(v.targets)) == len(v.targets)
 
 
 def _mask_length(v: VocabularyPlan, length: int) -> Iterator[Hit]:
