@@ -11,6 +11,9 @@ from drafcheck.contract import Engine, Table, load_toml
 from drafcheck.targets import draft_kind, draft_mode_name, registered
 
 if TYPE_CHECKING:
+    from drafcheck.config import DraftConfig
+    from drafcheck.contract import Contract
+    from drafcheck.subject import Subject
     from drafcheck.tensor import Tensor
 
 _ATTENTION = re.compile(r"(?:q_proj|q_a_proj|qkv_proj|fused_qkv_a_proj_with_mqa)\.weight$")
@@ -95,18 +98,27 @@ def _bare(name: str, names: tuple[str, ...]) -> bool:
     return any(n == name or (n.endswith("." + name) and not _IN_LAYER.search(n)) for n in names)
 
 
-def misfit(engine: Engine, architectures: Sequence[str], tensors: Iterable[Tensor]) -> tuple[str, str, Head] | None:
+def misfit(s: Subject) -> tuple[str, str, Head] | None:
     """The class that this release builds, the kind of head it is for, and the head that the tensors are instead.
 
     None when the class can hold the tensors, when either is of no known kind, or when there is no draft class.
     """
-    name = next((n for n in architectures if registered(engine, draft_mode_name(engine, n))), None)
-    kind = draft_kind(engine, draft_mode_name(engine, name)) if name is not None else None
-    if name is None or kind is None:
+    if s.config is None or s.selection is None:
         return None
-    head = head_of(tensors)
-    wrong = load_toml(engine.name, "registry.toml")["cannot_hold"].get(kind, [])
-    return (name, kind, head) if head is not None and head.kind in wrong else None
+    name, kind = draft_class(s.engine, s.config, s.contract)
+    head = head_of(s.selection.tensors)
+    if name is None or kind is None or head is None:
+        return None
+    return (name, kind, head) if head.kind in load_toml("heads.toml")["cannot_hold"].get(kind, []) else None
+
+
+def draft_class(engine: Engine, config: DraftConfig, contract: Contract | None) -> tuple[str | None, str | None]:
+    """The draft class that this release builds from a config, by its written name, and the kind of head it is for."""
+    if contract is not None:
+        return contract.architecture, contract.kind
+    names = config.architectures
+    name = next((n for n in names if registered(engine, draft_mode_name(engine, n))), None)
+    return name, draft_kind(engine, draft_mode_name(engine, name)) if name is not None else None
 
 
 def class_for(engine: Engine, head: Head, names: Iterable[str]) -> str | None:

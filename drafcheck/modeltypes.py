@@ -13,18 +13,21 @@ if TYPE_CHECKING:
 
 
 def book(engine: Engine) -> Table:
-    """The engine's rules/<engine>/model_types.toml; empty when it has none."""
-    return load_toml(engine.name, "model_types.toml")
+    """The engine's rules/<engine>/formats.toml; empty when it has none."""
+    return load_toml(engine.name, "formats.toml")
 
 
 def knows(engine: Engine, model_type: str) -> bool | None:
     """Whether the config loader of this release knows a model_type; None when the book cannot tell."""
-    pinned = in_force(book(engine).get("transformers", []), engine)
+    if model_type in book(engine).get("everywhere", "").split():
+        return True
+    lists = load_toml(engine.name, "model_types.toml")
+    pinned = in_force(lists.get("transformers", []), engine)
     if pinned is None:
         return None
     answers = (
-        _listed(book(engine)["own"], model_type, str(engine.known), str(engine.known)),
-        _listed(book(engine)["since"], model_type, pinned["least"], pinned["most"]),
+        _listed(lists["own"], model_type, str(engine.known), str(engine.known)),
+        _listed(lists["since"], model_type, pinned["least"], pinned["most"]),
     )
     if True in answers:
         return True

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
-from drafcheck.contract import Engine, Table, load_toml, releases, specifier
+from drafcheck.contract import Engine, Table, load_toml, releases
 
 if TYPE_CHECKING:
     from drafcheck.config import TargetConfig
@@ -138,4 +138,5 @@ def _draft_kinds(engine: str) -> dict[str, str]:
 def _first_within(engine: str, span: str) -> str | None:
     if not span:
         return None
-    return next((str(v) for v in releases(engine) if specifier(span).contains(v, prereleases=True)), None)
+    known = (Engine(engine, str(v), v, exact=True) for v in releases(engine))
+    return next((release.version for release in known if release.within(span)), None)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from drafcheck.contract import load_toml
 from drafcheck.fc import fc_of
 from drafcheck.finding import Confidence, Location, Severity
-from drafcheck.heads import Head, class_for, head_of, label_of, misfit
+from drafcheck.heads import Head, class_for, draft_class, head_of, label_of, misfit
 from drafcheck.modeltypes import book, knows, nested_keys
 from drafcheck.registry import Hit, rule
 from drafcheck.subject import Subject
-from drafcheck.targets import draft_kind, draft_mode_name, registered, registered_since
+from drafcheck.targets import registered_since
 from drafcheck.words import shape
 
 if TYPE_CHECKING:
@@ -38,16 +38,15 @@ def unknown_architecture(s: Subject) -> Iterator[Hit]:
     Name the class that fits the tensors. The tensor names must be those that this class reads.
     """
     assert s.config is not None
-    if not load_toml(s.engine.name, "registry.toml") or nested_keys(s.engine, s.config):
+    if s.contract is not None or nested_keys(s.engine, s.config) or not load_toml(s.engine.name, "registry.toml"):
         return
     names = s.config.architectures
+    name, kind = draft_class(s.engine, s.config, None)
     if not names:
         yield _nameless(s, s.config)
-        return
-    name = next((n for n in names if registered(s.engine, draft_mode_name(s.engine, n))), None)
-    if name is None:
+    elif name is None:
         yield _unregistered(s, s.config, names[0])
-    elif draft_kind(s.engine, draft_mode_name(s.engine, name)) is None and not _meant_whole(s):
+    elif kind is None and not _meant_whole(s):
         yield Hit(
             f"{name} is a target class in {s.engine}, not a draft class{_but(s)}",
             (s.config.at("architectures"),),
@@ -209,10 +208,10 @@ def generation_mismatch(s: Subject) -> Iterator[Hit]:
     ## Fix
     Name the class and the algorithm of this kind of head.
     """
-    assert s.config is not None and s.selection is not None
+    assert s.config is not None
     if nested_keys(s.engine, s.config):
         return
-    wrong = misfit(s.engine, s.config.architectures, s.selection.tensors)
+    wrong = misfit(s)
     if wrong is not None:
         name, kind, head = wrong
         yield Hit(
@@ -225,8 +224,7 @@ def generation_mismatch(s: Subject) -> Iterator[Hit]:
 
 
 def _other_algorithm(s: Subject, config: DraftConfig) -> Iterator[Hit]:
-    name = next((n for n in config.architectures if registered(s.engine, draft_mode_name(s.engine, n))), "")
-    kind = draft_kind(s.engine, draft_mode_name(s.engine, name))
+    name, kind = draft_class(s.engine, config, s.contract)
     served = load_toml(s.engine.name, "registry.toml").get("algorithms", {}).get(kind, [])
     if kind is not None and served and s.algorithm.upper() not in served:
         yield Hit(

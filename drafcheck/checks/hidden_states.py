@@ -36,9 +36,8 @@ def fc_input_width(s: Subject) -> Iterator[Hit]:
     Make the number of layer ids, and `target_hidden_size`, those that the drafter was trained with. A tensor of
     another width cannot be converted without training.
     """
-    assert s.config is not None and s.selection is not None
     fc, w = fc_of(s), s.wiring
-    if fc is None or misfit(s.engine, s.config.architectures, s.selection.tensors) is not None:
+    if fc is None or misfit(s) is not None:
         return
     if w is None or w.fc_in is None or w.target_hidden is None:
         yield from _odd_width(s, fc)
