@@ -25,7 +25,7 @@ _NUMBER = r"(?:0|[1-9][0-9]{0,18})"
 # The form in which the library itself writes an entry: reading it at once keeps a million tensors fast.
 _ENTRY = re.compile(
     r'"([^"\\\x00-\x1f]*)":\{"dtype":"([A-Z0-9_]{1,12})",'
-    rf'"shape":\[((?:{_NUMBER}(?:,{_NUMBER})*)?)\],"data_offsets":\[({_NUMBER}),({_NUMBER})\]\}},?'
+    rf'"shape":\[((?:{_NUMBER}(?:,{_NUMBER})*)?)\],"data_offsets":\[({_NUMBER}),({_NUMBER})\]\}}(?:,|(?!"))'
 )
 _SPACE = re.compile(r"[ \t\n\r]*")
 
