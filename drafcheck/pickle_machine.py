@@ -7,11 +7,15 @@ machine stops there and says which one, and where. Calls are never made; they be
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
-from typing import Any
+import warnings
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from drafcheck.pickle_globals import HARMLESS, LITERALS, WEIGHTS_ONLY
 from drafcheck.pickle_records import OPAQUE, Global, Table, call, storage_of
+
+if TYPE_CHECKING:
+    from pickletools import OpcodeInfo
 
 OPCODE_LIMIT = 20_000_000
 """Pickles with more opcodes are not read to their end."""
@@ -46,20 +50,24 @@ class Machine:
         import pickletools
 
         try:
-            # The stubs want a text name for every position; a stream always gives an integer.
-            for count, (opcode, arg, pos) in enumerate(pickletools.genops(self._stream)):
-                self._at = pos or 0
-                if count >= OPCODE_LIMIT:
-                    raise PickleError(f"has more than {OPCODE_LIMIT} pickle opcodes")
-                if opcode.name == "STOP":
-                    return self._pop()
-                self._step(opcode.name, arg)
+            with warnings.catch_warnings():  # odd escapes in a stranger's strings are not our user's concern
+                warnings.simplefilter("ignore")
+                return self._run(pickletools.genops(self._stream))
         except PickleError:
             raise
         except RecursionError as error:
             raise PickleError("has a pickle that is nested too deeply") from error
         except (ValueError, IndexError, KeyError, TypeError, OverflowError, EOFError, UnicodeError) as error:
             raise PickleError(f"has a pickle that is broken {self._place()}: {_short(error)}") from error
+
+    def _run(self, operations: Iterator[tuple[OpcodeInfo, Any, int | None]]) -> Any:
+        for count, (opcode, arg, pos) in enumerate(operations):
+            self._at = pos or 0
+            if count >= OPCODE_LIMIT:
+                raise PickleError(f"has more than {OPCODE_LIMIT} pickle opcodes")
+            if opcode.name == "STOP":
+                return self._pop()
+            self._step(opcode.name, arg)
         raise PickleError(f"has a pickle without end ({self._place()})")
 
     def _step(self, name: str, arg: Any) -> None:

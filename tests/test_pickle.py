@@ -1,0 +1,269 @@
+"""PyTorch files read without PyTorch: shapes, places, and a refusal of everything that would run code."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import random
+import struct
+import sys
+import zipfile
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from weightfiles import POINTER, Storage, archive, legacy, state, tensor, text
+
+from drafcheck.header import Header
+from drafcheck.source import LocalFile
+from drafcheck.tensor import Trouble
+from drafcheck.torch_pickle import is_legacy, read_pickle
+
+LONGS = struct.pack("<6q", *range(6))
+
+
+def header_of(path: Path, raw: bytes) -> Header:
+    path.write_bytes(raw)
+    return read_pickle(LocalFile(path))
+
+
+def trouble_of(path: Path, raw: bytes) -> tuple[Trouble, str]:
+    (problem,) = header_of(path, raw).problems
+    assert problem.message.startswith("pytorch_model.bin ") and problem.location.file == "pytorch_model.bin"
+    return problem.trouble, problem.message
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "pytorch_model.bin"
+
+
+def longs(shape: tuple[int, ...] = (2, 3), stride: tuple[int, ...] = (3, 1), offset: int = 0, numel: int = 6) -> bytes:
+    return tensor(Storage("LongStorage", "0", numel), shape, stride, offset)
+
+
+def test_zip(path: Path) -> None:
+    header = header_of(path, archive(state({"d2t": longs(), "row": longs((3,), (1,), 3)}), {"0": LONGS}))
+    assert header.problems == ()
+    first, second = header.tensors
+    assert (first.name, first.dtype, first.shape, first.file) == ("d2t", "I64", (2, 3), "pytorch_model.bin")
+    assert path.read_bytes()[first.start : first.stop] == LONGS
+    assert path.read_bytes()[second.start : second.stop] == LONGS[24:]
+    assert not is_legacy(LocalFile(path))
+
+
+def test_legacy(path: Path) -> None:
+    raw = legacy(state({"d2t": longs(), "row": longs((3,), (1,), 3)}), {"0": (6, LONGS)})
+    header = header_of(path, raw)
+    assert header.problems == ()
+    assert [raw[t.start : t.stop] for t in header.tensors] == [LONGS, LONGS[24:]]
+    assert is_legacy(LocalFile(path))
+
+
+@pytest.mark.parametrize(
+    ("shape", "stride", "addressed"),
+    [((3, 2), (1, 3), False), ((2,), (3,), False), ((1, 6), (99, 1), True), ((0, 5), (5, 1), True), ((), (), True)],
+)
+def test_bytes_only_of_contiguous_tensors(path: Path, shape: Any, stride: Any, addressed: bool) -> None:
+    (found,) = header_of(path, archive(state({"t": longs(shape, stride)}), {"0": LONGS})).tensors
+    assert found.shape == shape
+    assert (found.start >= 0) is addressed
+    if addressed:
+        assert found.stop - found.start == 8 * found.numel
+
+
+def test_packed_storages_have_no_address(path: Path) -> None:
+    raw = archive(state({"t": longs()}), {"0": LONGS}, method=zipfile.ZIP_DEFLATED)
+    (found,) = header_of(path, raw).tensors
+    assert (found.shape, found.start, found.stop) == ((2, 3), -1, -1)
+
+
+def test_other_values_are_no_tensors(path: Path) -> None:
+    items = {"step": b"K\x05", "t": longs(), "name": text("x"), "ok": b"\x88", "list": b"](K\x01K\x02e"}
+    header = header_of(path, archive(state(items), {"0": LONGS}))
+    assert [t.name for t in header.tensors] == ["t"] and header.problems == ()
+
+
+def test_parameter_and_odd_keys(path: Path) -> None:
+    parameter = b"ctorch._utils\n_rebuild_parameter\n(" + longs() + b"\x88ccollections\nOrderedDict\n)RtR"
+    data = b"\x80\x02}(" + text("p") + parameter + b"K\x07" + longs() + b"u."
+    header = header_of(path, archive(data, {"0": LONGS}))
+    assert [t.name for t in header.tensors] == ["p"] and header.problems == ()
+
+
+def test_tensors_one_level_down(path: Path) -> None:
+    inner = state({"t": longs()})[2:-1]
+    trouble, message = trouble_of(path, archive(state({"state_dict": inner}), {"0": LONGS}))
+    assert trouble is Trouble.UNREADABLE
+    assert "keeps its 1 tensors inside the key 'state_dict'" in message
+
+
+CALLS = {
+    "posix.system": b"cposix\nsystem\n(" + text("touch ran") + b"tR",
+    "builtins.eval": b"c__builtin__\neval\n(" + text("1") + b"tR",
+    "os.system": b"(" + text("touch ran") + b"ios\nsystem\n",
+    "nt.system": text("nt") + text("system") + b"\x93",
+    "torch.load": b"ctorch\nload\n(" + text("x") + b"tR",
+    "subprocess.Popen": b"(csubprocess\nPopen\n" + text("x") + b"o",
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("wrap", ["zip", "legacy", "bare"])
+def test_code_is_named_and_never_run(path: Path, name: str, wrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(path.parent)
+    data = state({"t": longs(), "x": CALLS[name]})
+    raw = {"zip": archive(data, {"0": LONGS}), "legacy": legacy(data, {"0": (6, LONGS)}), "bare": data}[wrap]
+    before = set(sys.modules)
+    trouble, message = trouble_of(path, raw)
+    assert trouble is Trouble.UNSAFE_PICKLE
+    assert f"asks for {name} at byte " in message
+    assert not (path.parent / "ran").exists()
+    assert set(sys.modules) - before <= {"pickletools"}
+
+
+def test_extension_codes_are_unsafe(path: Path) -> None:
+    trouble, message = trouble_of(path, archive(state({"x": b"\x82\x07"}), {}))
+    assert trouble is Trouble.UNSAFE_PICKLE and "registered extension 7" in message
+
+
+def test_what_is_called_must_be_a_name(path: Path) -> None:
+    trouble, message = trouble_of(path, archive(state({"x": text("f") + b")R"}), {}))
+    assert trouble is Trouble.UNSAFE_PICKLE and "calls what is not a function" in message
+
+
+def test_a_pickle_made_by_python(path: Path) -> None:
+    class Evil:
+        def __reduce__(self) -> tuple[object, tuple[str]]:
+            return os.system, ("touch ran",)
+
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        trouble, message = trouble_of(path, pickle.dumps({"x": Evil()}, protocol))
+        assert trouble is Trouble.UNSAFE_PICKLE and "posix.system" in message
+
+
+BROKEN = {
+    "is empty": b"",
+    "broken at byte 0": b"\xffhello",
+    "not one that torch.save wrote": pickle.dumps({"a": 1}, 2),
+    "is a tar archive": b"x" * 257 + b"ustar" + b"x" * 300,
+    "is a broken zip archive": archive(state({"t": longs()}), {"0": LONGS})[:200],
+    "without data.pkl": archive(b"", {}, name="a").replace(b"data.pkl", b"data.pkx"),
+    "lacks the storage 0": archive(state({"t": longs()}), {}),
+    "reaches past its storage of 48 bytes": archive(state({"t": longs((3, 3), (3, 1))}), {"0": LONGS}),
+    "a tensor with 2 sizes and 1 strides": archive(state({"t": longs((2, 3), (1,))}), {"0": LONGS}),
+    "a tensor whose size is not a list of counts": archive(state({"t": longs((-2, 3), (3, 1))}), {"0": LONGS}),
+    "exhausted before seeing STOP": archive(state({"t": longs()})[:-1], {"0": LONGS}),
+    "takes from an empty stack": archive(b"\x80\x02}0s.", {}),
+    "recalls what it never stored": archive(b"\x80\x02h\x05.", {}),
+    "looks for a mark": archive(b"\x80\x02t.", {}),
+    "a key without a value": archive(b"\x80\x02}(" + text("a") + b"u.", {}),
+    "does not hold a dict": archive(b"\x80\x02].", {}),
+    "opcode FRAME at byte 2": archive(pickle.dumps({"a": "b"}, 4), {}),
+    "opcode PERSID": archive(b"\x80\x02Pabc\n.", {}),
+    "a persistent id that is not a storage": archive(b"\x80\x02K\x01Q.", {}),
+    "needs bytes up to": legacy(state({"t": longs()}), {"0": (1 << 40, LONGS)}),
+    "is truncated: the storage 0": legacy(state({"t": longs()}), {"0": (6, LONGS)})[:-10],
+    "lacks the storage 0 of": legacy(state({"t": longs()}), {}),
+}
+
+
+@pytest.mark.parametrize("words", BROKEN)
+def test_broken_files(path: Path, words: str) -> None:
+    trouble, message = trouble_of(path, BROKEN[words])
+    assert trouble in (Trouble.CORRUPT, Trouble.UNREADABLE)
+    assert words in message
+
+
+def test_lfs_pointer(path: Path) -> None:
+    assert trouble_of(path, POINTER)[0] is Trouble.LFS_POINTER
+
+
+def test_two_files_of_one_name(path: Path) -> None:
+    with pytest.warns(UserWarning, match="Duplicate name"), zipfile.ZipFile(path, "w") as file:
+        file.writestr("a/data.pkl", state({}))
+        file.writestr("a/data.pkl", state({"t": longs()}))
+    assert "two files called a/data.pkl" in trouble_of(path, path.read_bytes())[1]
+
+
+def test_encrypted(path: Path) -> None:
+    raw = bytearray(archive(state({}), {}))
+    raw[raw.index(b"PK\x01\x02") + 8] |= 1
+    assert "encrypted" in trouble_of(path, bytes(raw))[1]
+
+
+def test_zip_bomb(path: Path) -> None:
+    """80 MB of zeros in 80 kB: not unpacked past the limit."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("a/data.pkl", bytes(80 << 20))
+    trouble, message = trouble_of(path, path.read_bytes())
+    assert trouble is Trouble.UNREADABLE and "83886080 bytes, more than the 67108864" in message
+
+
+def test_deep_nesting_and_shared_lists(path: Path) -> None:
+    """A million nested tuples, and a long list handed to a million calls: neither depth nor memory is the file's."""
+    header = header_of(path, archive(state({"deep": b")" + b"\x85" * 1_000_000, "t": longs()}), {"0": LONGS}))
+    assert [t.name for t in header.tensors] == ["t"] and header.problems == ()
+    listed = b"](" + b"K\x01" * 10_000 + b"eq\x01ctorch\nSize\nq\x02"
+    calls = b"(" + b"h\x02h\x01\x85R" * 10_000 + b"l"
+    assert trouble_of(path, archive(b"\x80\x02" + listed + calls + b".", {}))[0] is Trouble.CORRUPT
+
+
+def test_big_endian_bytes_have_no_address(path: Path) -> None:
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("a/data.pkl", state({"t": longs()}))
+        file.writestr("a/byteorder", "big")
+        file.writestr("a/data/0", LONGS)
+    assert read_pickle(LocalFile(path)).tensors[0].start == -1
+
+
+def test_mutations_never_raise(path: Path) -> None:
+    rng = random.Random(7)
+    seeds = [
+        archive(state({"d2t": longs(), "n": b"K\x01"}), {"0": LONGS}),
+        legacy(state({"d2t": longs(), "n": b"K\x01"}), {"0": (6, LONGS)}),
+        state({"d2t": longs(), "x": CALLS["posix.system"]}),
+    ]
+    for _ in range(1500):
+        raw = bytearray(rng.choice(seeds))
+        for _ in range(rng.randrange(1, 4)):
+            at = rng.randrange(len(raw))
+            raw[at : at + rng.randrange(3)] = rng.randbytes(rng.randrange(3))
+        header = header_of(path, bytes(raw))
+        for found in header.tensors:
+            assert found.start == -1 or 0 <= found.start <= found.stop <= len(raw)
+
+
+torch_kinds = [
+    "bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64", "complex64",
+    "float8_e4m3fn", "float8_e5m2", "uint16", "uint32", "uint64",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_what_torch_itself_writes(path: Path, zipped: bool) -> None:
+    torch = pytest.importorskip("torch")
+    base = torch.arange(24, dtype=torch.int64).reshape(4, 6)
+    items: dict[str, Any] = {k: (torch.arange(12) % 2).reshape(3, 4).to(getattr(torch, k)) for k in torch_kinds}
+    items |= {"view": base[1:3], "turned": base.t(), "scalar": torch.tensor(3.5), "none": torch.empty(0, 5)}
+    items |= {"parameter": torch.nn.Parameter(torch.ones(2, 3)), "size": torch.Size([2]), "dtype": torch.float16}
+    items |= {"device": torch.device("cpu"), "nested": {"a": torch.ones(2)}, "step": 3}
+    torch.save(OrderedDict(items), path, _use_new_zipfile_serialization=zipped)
+    header = read_pickle(LocalFile(path))
+    assert header.problems == ()
+    assert [t.name for t in header.tensors] == [k for k, v in items.items() if isinstance(v, torch.Tensor)]
+    raw = path.read_bytes()
+    for found in header.tensors:
+        value = items[found.name].detach()
+        assert found.shape == tuple(value.shape)
+        assert (found.start >= 0) is value.is_contiguous()
+        if value.is_contiguous() and value.numel():
+            assert raw[found.start : found.stop] == value.flatten().view(torch.uint8).numpy().tobytes()
+
+
+def test_the_allowed_names_are_torchs() -> None:
+    unpickler = pytest.importorskip("torch._weights_only_unpickler")
+    from drafcheck.pickle_globals import HARMLESS
+
+    assert set(HARMLESS) <= set(unpickler._get_allowed_globals())
