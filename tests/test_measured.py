@@ -41,11 +41,11 @@ MEASURED: dict[str, Measured] = {
     "01_healthy": Measured(HARMLESS, 2.3042),
     "02_layers0": Measured(HARMLESS, 2.3042),
     "03a_model_midlayer": Measured(HARMLESS, 2.3042),
-    "03b_model_everything": Measured(FLOOR, 1.0079, ("DC101",)),
-    "04a_module_midlayer": Measured(FLOOR, 1.0079, ("DC105",)),
-    "04b_module_everything": Measured(FLOOR, 1.0079, ("DC105",)),
-    "04c_draft_layers0": Measured(FLOOR, 1.0079, ("DC108",)),
-    "04d_draft_model_everything": Measured(FLOOR, 1.0079, ("DC105",)),
+    "03b_model_everything": Measured(FLOOR, 1.0079, ("DC102", "DC105")),
+    "04a_module_midlayer": Measured(FLOOR, 1.0079, ("DC102", "DC105")),
+    "04b_module_everything": Measured(FLOOR, 1.0079, ("DC102", "DC105")),
+    "04c_draft_layers0": Measured(FLOOR, 1.0079, ("DC102", "DC105")),
+    "04d_draft_model_everything": Measured(FLOOR, 1.0079, ("DC102", "DC105")),
     "05_no_d2t": Measured(FLOOR, 1.0095, ("DC301",)),
     "06_d2t_absolute": Measured(DIES, None, ("DC305",)),
     "07a_lm_head_permuted": Measured(FLOOR, 1.0083, why=VALUES),
@@ -56,7 +56,7 @@ MEASURED: dict[str, Measured] = {
     "11a_no_embed": Measured(HARMLESS, 2.3042),
     "11b_random_embed": Measured(HARMLESS, 2.3042),
     "12_no_hidden_norm": Measured(
-        HARMLESS, 2.2655, ("DC102",), "2 % here; the norm is then ones, which is not what was trained"
+        HARMLESS, 2.2655, ("DC102?",), "2 % here; the norm is then ones, which is not what was trained"
     ),
     "13a_no_draft_vocab_size": Measured(REFUSES, None, ("DC302",)),
     "13b_draft_vocab_512": Measured(REFUSES, None, ("DC302",)),
@@ -86,23 +86,23 @@ MEASURED: dict[str, Measured] = {
     "24f_aux_ids_toplevel": Measured(HARMLESS, 2.3042),
     "25a_no_fc": Measured(FLOOR, 1.047, ("DC102",)),
     "25b_no_norm": Measured(
-        HARMLESS, 2.2476, ("DC102",), "2 % here; the norm is then ones, which is not what was trained"
+        HARMLESS, 2.2476, ("DC102?",), "2 % here; the norm is then ones, which is not what was trained"
     ),
     "25c_no_input_layernorm": Measured(
-        HARMLESS, 2.3209, ("DC102",), "nothing here; the norm is then ones, which is not what was trained"
+        HARMLESS, 2.3209, ("DC102?",), "nothing here; the norm is then ones, which is not what was trained"
     ),
     "25d_no_qproj": Measured(FLOOR, 1.1353, ("DC103",)),
     "26_qkv_halves_swapped": Measured(FLOOR, 1.0179, why=VALUES),
     "27a_heads_8x32": Measured(COSTS, 1.2903, why=CONFIG_ONLY + ": 8 x 32 rows are 4 x 64 rows"),
-    "27b_kv_heads_2": Measured(COSTS, 1.0997, ("DC202",)),
+    "27b_kv_heads_2": Measured(COSTS, 1.0997, ("DC201",)),
     "28_qk_interleaved": Measured(COSTS, 1.5543, why=VALUES),
     "29a_vocab_1024_noembed": Measured(HARMLESS, 2.3042),
     "29b_vocab_4096_noembed": Measured(HARMLESS, 2.3042),
     "30a_norm_output_true": Measured(HARMLESS, 2.3167),
     "30b_fc_norm_true": Measured(
-        HARMLESS, 2.2595, ("DC102",), "2 % here; parameters that nothing fills, see DC407, a later rule"
+        HARMLESS, 2.2595, ("DC102?",), "2 % here; parameters that nothing fills, see DC407, a later rule"
     ),
-    "31_o_proj_renamed": Measured(FLOOR, 1.0079, ("DC101",)),
+    "31_o_proj_renamed": Measured(FLOOR, 1.0079, ("DC101", "DC102")),
     "32_d2t_int32": Measured(HARMLESS, 2.3042),
     "33_d2t_float": Measured(DIES, None, ("DC308",)),
     "34_model_type_unknown": Measured(REFUSES, None, ("DC502",)),
@@ -113,9 +113,7 @@ MEASURED: dict[str, Measured] = {
     "39_d2t_512": Measured(DIES, None, ("DC302",)),
     "40_half_trained": Measured(COSTS, 1.6264, why=VALUES),
     "41_no_architectures": Measured(REFUSES, None, ("DC501",)),
-    "42_intermediate_1024": Measured(
-        HARMLESS, 2.3042, ("DC201",), "rows that nothing writes: uninitialised memory, which happened to be zero"
-    ),
+    "42_intermediate_1024": Measured(HARMLESS, 2.3042),
     "43_bias_true": Measured(HARMLESS, 2.3084),
     "44_extra_layer_weights": Measured(HARMLESS, 2.3042),
     "45_lm_head_2048_rows": Measured(REFUSES, None, ("DC302",)),

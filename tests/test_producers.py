@@ -24,7 +24,7 @@ ALWAYS = ">=0.4.5"
 EARLY, MIDDLE, LATE = "<0.4.9", ">=0.4.9,<0.5.12", ">=0.5.12"
 WITHOUT_DFLASH, WITH_DFLASH = "<0.5.11", ">=0.5.11"
 
-LAYERS_ZERO = {EARLY: "DC104", MIDDLE: "DC108", LATE: CLEAN}
+LAYERS_ZERO = {EARLY: "DC104", MIDDLE: "DC101", LATE: CLEAN}
 """layers.0.*: refused, then dropped without a word, then read."""
 
 DFLASH = {WITHOUT_DFLASH: "DC501", WITH_DFLASH: NO_CONTRACT}

@@ -126,3 +126,14 @@ def float32_weights(draft: Draft) -> None:
     for name, tensor in draft.weights.items():
         if tensor.dtype == "BF16":
             draft.weights[name] = zeros("F32", *tensor.shape)
+
+
+@case("DC509/size-as-text")
+def size_as_text(draft: Draft) -> None:
+    draft.set(hidden_size=str(HIDDEN))
+
+
+@case("DC509/target-hidden-size-null")
+def target_hidden_null(draft: Draft) -> None:
+    """The attribute exists and is None, which no product can be made of."""
+    draft.set(target_hidden_size=None)

@@ -9,7 +9,7 @@ from pathlib import Path
 from cases import case
 from drafts import Draft, dump
 from pickles import write_torch
-from weights import encode_header, write_safetensors, zeros
+from weights import Weight, encode_header, write_safetensors, zeros
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:%s\nsize %d\n"
 WEIGHTS = "model.safetensors"
@@ -180,6 +180,33 @@ def tensor_not_there(draft: Draft) -> None:
     draft.index({**dict.fromkeys(draft.weights, WEIGHTS), "embed_tokens.weight": WEIGHTS})
 
 
+def ones(tensor: Weight) -> Weight:
+    """The same bf16 tensor, every value one."""
+    return Weight(tensor.dtype, tensor.shape, b"\x80\x3f" * (tensor.size // 2))
+
+
+def backup(draft: Draft, norm: Weight) -> None:
+    """A second weight file that repeats one tensor; without an index all files are read."""
+    other = {"norm.weight": norm}
+    draft.writers.append(lambda folder: write_safetensors(folder / "model_backup.safetensors", other))
+
+
+@case("DC007/two-files")
+def two_files(draft: Draft) -> None:
+    backup(draft, ones(draft.weights["norm.weight"]))
+
+
+@case("good/two-files-alike")
+def two_files_alike(draft: Draft) -> None:
+    backup(draft, draft.weights["norm.weight"])
+
+
+@case("DC011/optimizer-and-state")
+def leftovers(draft: Draft) -> None:
+    draft.files |= {"trainer_state.json": dump({"global_step": 4000}), "training_args.bin": b"\x80\x02}."}
+    draft.writers.append(lambda folder: write_torch(folder / "optimizer.pt", {"exp_avg": zeros("F32", 8)}))
+
+
 @case("DC008/differ")
 def both_differ(draft: Draft) -> None:
     other = {**draft.weights, "fc.weight": zeros("BF16", 32, 64)}
@@ -199,6 +226,12 @@ def unsafe_pickle(draft: Draft) -> None:
     draft.writers.append(lambda folder: write_torch(folder / "pytorch_model.bin", draft.weights, call))
 
 
+@case("good/plain-state-dict")
+def plain_state_dict(draft: Draft) -> None:
+    """Weights as a torch checkpoint that rebuilds tensors and nothing else."""
+    bin_only(draft)
+
+
 @case("DC010/bin-only")
 def bin_only(draft: Draft) -> None:
     no_weights(draft)
@@ -216,9 +249,13 @@ def in_a_subfolder(draft: Draft) -> None:
     draft.writers.append(write)
 
 
-@case("good/training-arguments-beside")
-def training_arguments(draft: Draft) -> None:
-    draft.files["training_args.bin"] = b"\x80\x02}."
+@case("good/side-files-that-engines-want")
+def side_files(draft: Draft) -> None:
+    draft.files |= {
+        "generation_config.json": dump({"bos_token_id": 1}),
+        "tokenizer_config.json": dump({"model_max_length": 512}),
+        "README.md": b"# A draft\n",
+    }
 
 
 @case("good/healthy")
@@ -233,4 +270,9 @@ def healthy_early(draft: Draft) -> None:
 
 @case("good/healthy-0.5.23", "0.5.23")
 def healthy_late(draft: Draft) -> None:
+    """As it is."""
+
+
+@case("good/healthy-0.4.8", "0.4.8")
+def healthy_first(draft: Draft) -> None:
     """As it is."""

@@ -18,7 +18,7 @@ def renamed_projection(draft: Draft) -> None:
     draft.rename(lambda name: name.replace("self_attn.o_proj", "attn.o_proj"))
 
 
-@case("DC101/head-under-model")
+@case("DC105/model-before-the-head")
 def head_under_model(draft: Draft) -> None:
     draft.rename(lambda name: name.replace("lm_head", "model.lm_head"))
 
@@ -63,14 +63,26 @@ def compiled(draft: Draft) -> None:
     draft.rename(lambda name: f"_orig_mod.{name}")
 
 
-@case("DC108/layers-0.5.9", "0.5.9")
+@case("DC101/layers-0.5.9", "0.5.9")
 def dropped_layers(draft: Draft) -> None:
     layers_zero(draft)
 
 
-@case("DC108/draft-layers")
+@case("DC105/draft-before-the-layer")
 def draft_layers(draft: Draft) -> None:
     draft.rename(lambda name: name.replace("midlayer", "draft.layers.0"))
+
+
+@case("DC108/speculators-0.1")
+def speculators_names(draft: Draft) -> None:
+    """As convert/eagle of speculators 0.1 wrote them."""
+    parts = {"fc.": "fusion_fc.", "midlayer.input_layernorm.": "embedding_layernorm.", "midlayer.": "transformer."}
+
+    def change(name: str) -> str:
+        old = next((old for old in parts if name.startswith(old)), "")
+        return parts[old] + name[len(old) :] if old else name
+
+    draft.rename(change)
 
 
 @case("good/layers-0.5.12", "0.5.12")
@@ -136,7 +148,7 @@ def heads_split_otherwise(draft: Draft) -> None:
     draft.set(num_attention_heads=2, num_key_value_heads=1)
 
 
-@case("DC202/fewer-kv-heads")
+@case("DC201/fewer-kv-heads")
 def fewer_kv_heads(draft: Draft) -> None:
     draft.set(num_key_value_heads=1)
 

@@ -161,6 +161,8 @@ def unwritten_parameter(s: Subject) -> Iterator[Hit]:
     """
     plan, _ = plans(s)
     missing = [plan.parameters[n] for n in plan.unwritten if _is_ours(plan.parameters[n], plan)]
+    if s.wiring is not None and s.wiring.fc_applied is False:  # a head made for one state has no fc and needs none
+        missing = [p for p in missing if p.name != "model.fc.weight"]
     missing.sort(key=lambda p: list(_STATE).index(p.initial))  # the worst first
     if missing and plan.refused is None:  # after a refusal nobody serves what the loader did not come to
         yield _unwritten(s, missing)

@@ -42,7 +42,8 @@ def shape_mismatch(s: Subject) -> Iterator[Hit]:
         if refusal.cause == "shape" and refusal.tensor is not None and not _belongs_elsewhere(s, refusal):
             yield _refused_shape(s, refusal, refusal.tensor)
     for write in plan.writes if plan.refused is None else []:
-        if (write.cut or write.short or write.repeated) and _head_dim_at_fault(s, contract, write.shard) is None:
+        rows = _head_rows(plan.parameters[write.parameter], write.shard)
+        if (write.cut or write.short or write.repeated) and _head_dim_at_fault(s, contract, rows) is None:
             yield _silent_shape(s, write)
 
 
@@ -56,7 +57,12 @@ def _belongs_elsewhere(s: Subject, refusal: Refusal) -> bool:
         return same_rank and tensor[0] != parameter.shape[0]
     if parameter.name == "model.fc.weight":
         return same_rank and tensor[0] == parameter.shape[0]
-    return _head_dim_at_fault(s, contract, _shard_of(contract, refusal.tensor)) is not None
+    return _head_dim_at_fault(s, contract, _head_rows(parameter, _shard_of(contract, refusal.tensor))) is not None
+
+
+def _head_rows(parameter: Parameter, shard: str | None) -> str | None:
+    """``shard``, or ``q`` where the columns are those that q's rows make (o_proj): head_dim decides of both."""
+    return shard or ("q" if any("head_dim" in formula for formula in parameter.formula) else None)
 
 
 def _shard_of(contract: Contract, tensor: Tensor) -> str | None:
