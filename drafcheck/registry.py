@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from drafcheck.subject import Subject
 
 
-
 @dataclass(frozen=True, slots=True)
 class Hit:
     """What a check yields; the registry adds code, name and the default severity.
