@@ -1,4 +1,4 @@
-"""Write fixtures/good, fixtures/DC* and fixtures/demo, and their expected reports.
+"""Write fixtures/good and fixtures/DC*, and their expected reports.
 
     python tools/make_fixtures.py                     # the checkpoints
     python tools/make_fixtures.py --update-expected   # also expected.txt, from the tool's real output: review the diff
