@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from drafcheck.checks.files import problems
@@ -112,10 +111,18 @@ def training_leftovers(s: Subject) -> Iterator[Hit]:
     """
     patterns = load_toml("leftovers.toml").get("patterns", [])
     names = sorted({*s.checkpoint.other, *(file.name for file in s.checkpoint.files)})
-    found = [name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns)]
+    found = [name for name in names if any(_matches(name, pattern) for pattern in patterns)]
     if found:
         yield Hit(
             f"{count(len(found), 'file')} of training state beside the weights: {listed(found)}",
             (Location(file=found[0]),),
             help="leave these files out of the upload",
         )
+
+
+def _matches(name: str, pattern: str) -> bool:
+    """Whether a name fits a pattern with at most one ``*``; fnmatch would compile a regex for each, at every start."""
+    head, star, tail = pattern.partition("*")
+    if not star:
+        return name == pattern
+    return name.startswith(head) and name.endswith(tail) and len(name) >= len(head) + len(tail)
