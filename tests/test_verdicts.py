@@ -106,8 +106,8 @@ def tensors_differ(row: dict[str, Any], plan: LoadPlan) -> list[str]:
     loaded: dict[str, set[str]] = defaultdict(set)
     for write in plan.writes:
         loaded[write.tensor.name].add(write.parameter)
-    if plan.mapping is not None:
-        loaded[plan.mapping.name].add(MAPPING)
+    for tensor in plan.mappings:
+        loaded[tensor.name].add(MAPPING)
     recorded = {name: set(parameters) for name, parameters in row["loaded"].items()}
     problems = [] if loaded == recorded else [f"loaded {dict(loaded)}, recorded {recorded}"]
     dropped = {drop.tensor.name for drop in plan.dropped}

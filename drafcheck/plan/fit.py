@@ -52,9 +52,18 @@ def _plain(contract: Contract, wanted: Shape, shape: Shape) -> Fit:
 def _vocab(contract: Contract, wanted: Shape, shape: Shape) -> Fit:
     if not shape or shape[0] != wanted[0]:
         return _refuse(contract, "vocab", wanted, shape)
-    if len(shape) == 2 and shape[1] == 1:
-        return Fit(repeated=True)  # torch's copy_ broadcasts it
-    return _refuse(contract, "copy", wanted, shape, axis=-1)
+    return _copied(contract, wanted, shape)
+
+
+def _copied(contract: Contract, wanted: Shape, shape: Shape) -> Fit:
+    """torch's ``copy_``: it broadcasts a side of one element, and names the first side from the end that differs."""
+    rank = max(len(wanted), len(shape))
+    ours, theirs = ((1,) * (rank - len(s)) + s for s in (wanted, shape))
+    differing = [i for i in reversed(range(rank)) if theirs[i] not in (1, ours[i])]
+    if not differing and len(shape) <= len(wanted):
+        return Fit(repeated=True)
+    axis = differing[0] if differing else 0
+    return _refuse(contract, "copy", ours, theirs, axis=axis)
 
 
 def _fused_short(contract: Contract, parameter: Parameter, shape: Shape) -> Fit:
@@ -87,6 +96,7 @@ def _refuse(contract: Contract, message: str, wanted: Shape, shape: Shape, *, ax
         "size": shape[axis] if shape else 0,
         "length": wanted[axis],
         "start": start,
+        "axis": axis,
     }
     for key, value in values.items():
         text = text.replace("{" + key + "}", str(value))

@@ -88,7 +88,7 @@ class _State:
         if found.end == "parameter":
             self._write(tensor, found)
         elif found.end == "mapping":
-            self.plan.mapping = tensor
+            self.plan.mappings.append(tensor)
         else:
             self.plan.dropped.append(self._drop(tensor, found))
 
@@ -108,9 +108,7 @@ class _State:
         parameter = self.plan.parameters[found.parameter]
         kind = self.kinds[found.parameter]
         fitted = fit(self.contract, kind, parameter, found.shard, tensor.shape)
-        self.plan.writes.append(
-            Write(tensor, found.parameter, found.shard, fitted.cut, fitted.short, fitted.repeated)
-        )
+        self.plan.writes.append(Write(tensor, found.parameter, found.shard, fitted.cut, fitted.short, fitted.repeated))
         shards = set(parameter.shards) if found.shard is None else {found.shard}
         self.written.setdefault(found.parameter, set()).update(shards)
 

@@ -92,12 +92,17 @@ class LoadPlan:
     partial: list[Partial] = field(default_factory=list)
     refused: Refusal | None = None
     fills_from_target: list[str] = field(default_factory=list)
-    mapping: Tensor | None = None  # the tensor read as d2t
+    mappings: list[Tensor] = field(default_factory=list)  # every tensor read as d2t; the last one counts
     mapping_semantics: str = "offset"
     unread: list[Tensor] = field(default_factory=list)  # not reached: the loader stopped before
     nameless: list[Tensor] = field(default_factory=list)  # no parameter of that name, reached or not
     seen: list[Tensor] = field(default_factory=list)  # every tensor of the files that the loader reads
     lost: list[Refusal] = field(default_factory=list)  # every refusal, were the first one mended
+
+    @property
+    def mapping(self) -> Tensor | None:
+        """The tensor read as d2t: of several, the last one."""
+        return self.mappings[-1] if self.mappings else None
 
     def writes_to(self, parameter: str) -> list[Write]:
         """The writes that reach ``parameter``, in file order."""

@@ -84,9 +84,8 @@ def _plan(subject: Subject) -> Plan | None:
 
 
 def _mapping(subject: Subject, load: LoadPlan) -> tuple[Loaded, ...]:
-    if load.mapping is None or subject.contract is None:
-        return ()
-    return (Loaded(tensor=load.mapping.name, parameter=str(subject.contract.mapping.get("attribute", ""))),)
+    attribute = str(subject.contract.mapping.get("attribute", "")) if subject.contract is not None else ""
+    return tuple(Loaded(tensor=t.name, parameter=attribute) for t in load.mappings)
 
 
 def _refused(refused: Refusal) -> Refused:
