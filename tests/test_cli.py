@@ -118,7 +118,7 @@ def test_select_and_ignore(broken: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_files_of_one_checkpoint_are_one_checkpoint(good: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    files = [str(good / "config.json"), str(good / "model.safetensors")]
+    files = [str(good / name) for name in ("config.json", "model.safetensors", "target_config.json", "args.txt")]
     assert run([*files, *ENGINE, "--format", "json"]) == 0
     assert [c["path"] for c in json.loads(capsys.readouterr().out)["checkpoints"]] == [str(good)]
 
