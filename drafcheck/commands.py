@@ -43,10 +43,11 @@ class DefaultGroup(click.Group):
         self.format_commands(ctx, formatter)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Complete commands, and what ``check`` would complete."""
+        """Complete commands and the options of ``check``; what is neither is a path to check."""
         default = self.commands[DEFAULT]
         inner = click.Context(default, parent=ctx, info_name=DEFAULT)
-        return [*super().shell_complete(ctx, incomplete), *default.shell_complete(inner, incomplete)]
+        found = [*super().shell_complete(ctx, incomplete), *default.shell_complete(inner, incomplete)]
+        return found or [CompletionItem(incomplete, type="file")]
 
 
 class WordList(WordsType):

@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from drafcheck.errors import UsageError
+
 
 def checkpoints(paths: Iterable[str]) -> list[str]:
     """The checkpoints that ``paths`` name, each once, in order.
 
     A file that lies beside a config.json stands for their folder: a pre-commit hook passes each changed file. Any
-    other path is left as it is, so that it is opened, or missed, under that name.
+    other path is left as it is, so that it is opened, or missed, under that name. Raises UsageError for an empty
+    path, which a script gives for a variable that is not set.
     """
+    paths = list(paths)
+    if "" in paths:
+        raise UsageError("a path is empty")
     return list(dict.fromkeys(_folder(path) for path in paths))
 
 

@@ -103,6 +103,8 @@ def test_wrong_usage(good: Path, args: list[str], said: str, capsys: pytest.Capt
 def test_absent_path_and_no_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([str(tmp_path / "absent")]) == 2
     assert "absent" in capsys.readouterr().err
+    assert run([""]) == 2
+    assert "empty" in capsys.readouterr().err
     assert run([]) == 2
     assert "Usage: drafcheck" in capsys.readouterr().err
     assert run(["check"]) == 2
@@ -319,6 +321,8 @@ def test_completion_script(shell: str) -> None:
         ("drafcheck --engine sglang==0.5.9", "sglang==0.5.9"),
         ("drafcheck --fail", "--fail-on"),
         ("drafcheck con", "contracts"),
+        ("drafcheck exports", "exports"),
+        ("drafcheck ckpt --engine sg", "sglang"),
     ],
 )
 def test_completion(words: str, offered: str) -> None:
@@ -335,4 +339,5 @@ def test_completion(words: str, offered: str) -> None:
         timeout=60,
         check=False,
     )
-    assert f"plain,{offered}" in done.stdout.split(), done.stdout + done.stderr
+    kind = "file" if offered == "exports" else "plain"
+    assert f"{kind},{offered}" in done.stdout.split(), done.stdout + done.stderr

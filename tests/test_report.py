@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drafcheck import lint
 from drafcheck.finding import Confidence, Finding, Location, Severity
 from drafcheck.report import concise, full
 from drafcheck.report import json as json_report
@@ -28,6 +30,8 @@ from drafcheck.report.model import (
 from drafcheck.report.style import Style
 from drafcheck.report.table import table
 from drafcheck.report.text import printable
+
+FIXTURES = Path(__file__).parent.parent / "fixtures"
 
 ERROR = Finding(
     rule="DC201",
@@ -175,6 +179,15 @@ def test_json_is_valid_and_as_promised() -> None:
     assert made["plan"]["refused"] == {"tensor": None, "error": "stop"}
     assert made["wiring"] == {"captured": True, "layer_outputs": [1, 3, 4], "fc_in": 96}
     assert made["skipped"][0] == {"rule": "DC401", "why": "needs --target"}
+
+
+@pytest.mark.parametrize("folder", sorted(FIXTURES.glob("D*")), ids=lambda folder: folder.name)
+def test_json_of_real_checkpoints_is_valid(folder: Path) -> None:
+    validator = jsonschema.Draft202012Validator(json_report.schema())
+    for case in sorted(folder.iterdir()):
+        made = lint(case, engine="sglang==0.5.15")
+        validator.validate(json.loads(json_report.render(made)))
+        assert "DC999" not in {f.rule for f in made.findings}
 
 
 def test_schema_is_not_stale() -> None:

@@ -50,7 +50,8 @@ def render(
 
 def closing(checkpoint: CheckpointReport, style: Style, *, quiet: bool = False) -> str:
     """The last lines on one checkpoint: what was checked, what was not, and the verdict."""
-    lines = [] if quiet else [_checked(checkpoint), *skipped(checkpoint)]
+    silent = quiet or checkpoint.outcome is Outcome.NOTHING_TO_CHECK
+    lines = [] if silent else [_checked(checkpoint), *skipped(checkpoint)]
     return "".join(f"{line}\n" for line in [*lines, verdict(checkpoint, style)])
 
 
@@ -64,10 +65,9 @@ def verdict(checkpoint: CheckpointReport, style: Style) -> str:
 def skipped(checkpoint: CheckpointReport) -> Iterator[str]:
     """Lines such as ``skipped: 4 rules need --target``."""
     for why, count in Counter(s.why for s in checkpoint.skipped).items():
-        said = why.removeprefix("needs ") if count > 1 else why
-        verb = "need " if count > 1 and why.startswith("needs ") else ""
-        joint = "" if verb or why.startswith("needs ") else ": "
-        yield f"skipped: {plural(count, 'rule')}{joint or ' '}{verb}{said}"
+        need = why.removeprefix("needs ")
+        verb = ": " if need == why else " needs " if count == 1 else " need "
+        yield f"skipped: {plural(count, 'rule')}{verb}{need}"
 
 
 def _finding(checkpoint: CheckpointReport, finding: Finding, style: Style, verbose: bool) -> str:
