@@ -258,7 +258,17 @@ def test_ids_that_name_the_default_in_one_of_the_two_ways(tmp_path: Path, given:
 
 def test_no_key_is_read_before_0_4_9(tmp_path: Path) -> None:
     assert of(lint_draft(tmp_path, ids(2, 4, 6), "0.4.8"), "DC405")
-    assert of(lint_draft(tmp_path / "late", ids(2, 4, 6), "0.4.9"), "DC405") == []
+    (graphs,) = of(lint_draft(tmp_path / "late", ids(2, 4, 6), "0.4.9"), "DC405")
+    assert graphs.severity is Severity.WARNING
+
+
+def test_graphs_recorded_with_the_default_layers(tmp_path: Path) -> None:
+    (found,) = of(lint_draft(tmp_path, ids(2, 4, 6), "0.5.10"), "DC405")
+    assert "(the outputs of layers 2, 4 and 6)" in found.message
+    assert "decoding is fed the outputs of layers 1, 3 and 4" in found.message
+    assert found.severity is Severity.WARNING and found.confidence is Confidence.LIKELY
+    assert of(lint_draft(tmp_path / "later", ids(2, 4, 6), "0.5.11"), "DC405") == []
+    assert of(lint_draft(tmp_path / "default", ids(1, 3, 4), "0.5.10"), "DC405") == []
     assert of(lint_draft(tmp_path / "same", ids(1, 3, 4), "0.4.8"), "DC405") == []
 
 

@@ -121,7 +121,7 @@ def aux_not_captured(s: Subject) -> Iterator[Hit]:
     if w.captured is False:
         yield Hit(
             f"no auxiliary hidden states are captured ({w.why_not}): `{fc.tensor.name}` takes {fc.columns} values, "
-            f"{_what_arrives(w)}",
+            f"{_what_arrives(s, w)}",
             (fc.place, *_why_places(s, w)),
             help=_capture_help(s, w),
         )
@@ -133,12 +133,21 @@ def aux_not_captured(s: Subject) -> Iterator[Hit]:
         )
 
 
-def _what_arrives(w: WiringPlan) -> str:
+def _what_arrives(s: Subject, w: WiringPlan) -> str:
     if w.layer_outputs == ():
         return "none arrives"
     width = w.fed if w.fed is not None else w.target_hidden
+    if _asks_in_vain(s):
+        return f"one state of {width} is all that this class has to give, and the server stops when it asks for more"
     skipped = f", and the width test ({width} = {w.embed_width}) skips it" if width == w.embed_width else ""
     return f"one state of {width} arrives{skipped}"
+
+
+def _asks_in_vain(s: Subject) -> bool:
+    """Whether the engine calls a method that the target class does not have."""
+    capturing = load_toml(s.engine.name, "targets.toml")["capture"]["algorithms"]
+    target = s.target_class
+    return target is not None and not target.captures and s.algorithm.upper() in capturing
 
 
 def _why_places(s: Subject, w: WiringPlan) -> Iterator[Location]:
@@ -250,14 +259,15 @@ def _default_collides(s: Subject, w: WiringPlan) -> Iterator[Hit]:
     )
 
 
-@rule("DC405", "aux-layers-ignored", Severity.ERROR, needs=("config", "contract", "target"))
+@rule("DC405", "aux-layers-ignored", Severity.ERROR, Severity.WARNING, needs=("config", "contract", "target"))
 def aux_layers_ignored(s: Subject) -> Iterator[Hit]:
     """The config names layers where this version does not look, and its default is another choice.
 
     ## What it does
     Finds layer ids under keys that this version does not read for capturing (the top level of the config;
     any key before SGLang 0.4.9), and compares them with the default layers under every way of numbering
-    that is known for that place.
+    that is known for that place. A warning where the ids are read, but the CUDA graphs of this version are recorded
+    with the default layers (SGLang 0.4.9 to 0.5.10): read in the source, not run.
 
     ## Why is this bad?
     The drafter is fed other layers than it was trained on. Nothing is printed.
@@ -274,6 +284,20 @@ def aux_layers_ignored(s: Subject) -> Iterator[Hit]:
             f"{key} says {_id_list(ids)}, but {s.engine} does not read it: {fed}",
             (at(s, key),),
             help=f"write the ids into {ids_key(s)}, numbered as the engine reads them",
+        )
+    yield from _graphs_take_the_default(s)
+
+
+def _graphs_take_the_default(s: Subject) -> Iterator[Hit]:
+    w = s.wiring
+    if w is not None and w.layer_outputs and w.graph_outputs and w.graph_outputs != w.layer_outputs:
+        yield Hit(
+            f"{s.engine} reads {w.source} (the outputs of {layers(w.layer_outputs)}), but records its CUDA graphs with "
+            f"the default layers: decoding is fed the outputs of {layers(w.graph_outputs)}",
+            (at(s, w.source),),
+            help="serve with --disable-cuda-graph and compare the accept length, or with a later release",
+            severity=Severity.WARNING,
+            confidence=Confidence.LIKELY,
         )
 
 
@@ -305,7 +329,8 @@ def aux_layers_defaulted(s: Subject) -> Iterator[Hit]:
     State the layers that the drafter was trained on in `eagle_config.eagle_aux_hidden_state_layer_ids`.
     """
     w = s.wiring
-    if w is None or not w.captured or w.source != "default" or not w.layer_outputs or fc_of(s) is None:
+    refused = s.refused is not None or (s.load is not None and s.load.refused is not None)
+    if w is None or not w.captured or w.source != "default" or not w.layer_outputs or fc_of(s) is None or refused:
         return
     stated = list(_stated_elsewhere(s))
     if any(not agrees for _, _, agrees in stated):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from drafcheck.checks.names import absent_layers, is_surplus_layer, layer_of, places, plans
 from drafcheck.finding import Confidence, Location, Severity
+from drafcheck.heads import misfit
 from drafcheck.lookup import MISSING, raw
 from drafcheck.plan.model import Parameter, Refusal, Write
 from drafcheck.registry import Hit, rule
@@ -38,13 +39,17 @@ def shape_mismatch(s: Subject) -> Iterator[Hit]:
     Make config.json say what the tensors are.
     """
     plan, contract = plans(s)
-    for refusal in plan.lost:
-        if refusal.cause == "shape" and refusal.tensor is not None and not _belongs_elsewhere(s, refusal):
-            yield _refused_shape(s, refusal, refusal.tensor)
-    for write in plan.writes if plan.refused is None else []:
-        rows = _head_rows(plan.parameters[write.parameter], write.shard)
-        if (write.cut or write.short or write.repeated) and _head_dim_at_fault(s, contract, rows) is None:
-            yield _silent_shape(s, write)
+    if misfit(s) is not None:
+        return  # another kind of head altogether, which DC504 says
+    refused = [r for r in plan.lost if r.cause == "shape" and not _belongs_elsewhere(s, r)]
+    if refused:
+        yield _refused_shape(s, refused)
+    silent = [w for w in plan.writes if w.cut or w.short or w.repeated] if plan.refused is None else []
+    rows = {id(w): _head_rows(plan.parameters[w.parameter], w.shard) for w in silent}
+    ours = [w for w in silent if _head_dim_at_fault(s, contract, rows[id(w)]) is None]
+    for padded in (False, True):
+        if group := [w for w in ours if (w.short > 0) is padded]:
+            yield _silent_shape(s, group)
 
 
 def _belongs_elsewhere(s: Subject, refusal: Refusal) -> bool:
@@ -76,30 +81,38 @@ def _built(parameter: Parameter, shard: str | None) -> tuple[tuple[int, ...], st
     return sizes, ", ".join((first, *parameter.formula[1:]))
 
 
-def _refused_shape(s: Subject, refusal: Refusal, tensor: Tensor) -> Hit:
+def _refused_shape(s: Subject, refused: list[Refusal]) -> Hit:
+    """One finding for all: the loader stops at the first, and the rest would follow."""
     plan, contract = plans(s)
-    sizes, formula = _built(plan.parameters[refusal.parameter or ""], _shard_of(contract, tensor))
+    tensors = [r.tensor for r in refused if r.tensor is not None]
+    first = tensors[0]
+    sizes, formula = _built(plan.parameters[refused[0].parameter or ""], _shard_of(contract, first))
     return Hit(
-        f"`{tensor.name}` is {shape(tensor.shape)}, {s.engine} builds {shape(sizes)} ({formula}) and refuses: "
-        f"{refusal.error}",
-        (*places([tensor]), *_sizes_in_config(s, formula)),
-        help=_shape_help(s, formula, tensor.shape, sizes),
+        f"`{first.name}` is {shape(first.shape)}, {s.engine} builds {shape(sizes)} ({formula}) and refuses: "
+        f"{refused[0].error}{_others(len(tensors) - 1)}",
+        (*places(tensors, 5), *_sizes_in_config(s, formula)),
+        help=_shape_help(s, formula, first.shape, sizes),
     )
 
 
-def _silent_shape(s: Subject, write: Write) -> Hit:
+def _silent_shape(s: Subject, writes: list[Write]) -> Hit:
     plan, _ = plans(s)
-    sizes, formula = _built(plan.parameters[write.parameter], write.shard)
-    what, severity = ("pads it with zeros", Severity.NOTE) if write.short else ("cuts the rest off", Severity.ERROR)
-    if write.repeated:
+    first = writes[0]
+    sizes, formula = _built(plan.parameters[first.parameter], first.shard)
+    what, severity = ("pads it with zeros", Severity.NOTE) if first.short else ("cuts the rest off", Severity.ERROR)
+    if first.repeated:
         what = "copies its one column into all"
     return Hit(
-        f"`{write.tensor.name}` is {shape(write.tensor.shape)}, {s.engine} builds {shape(sizes)} ({formula}) "
-        f"and {what} without a word",
-        (*places([write.tensor]), *_sizes_in_config(s, formula)),
-        help=_shape_help(s, formula, write.tensor.shape, sizes),
+        f"`{first.tensor.name}` is {shape(first.tensor.shape)}, {s.engine} builds {shape(sizes)} ({formula}) "
+        f"and {what} without a word{_others(len(writes) - 1)}",
+        (*places([w.tensor for w in writes], 5), *_sizes_in_config(s, formula)),
+        help=_shape_help(s, formula, first.tensor.shape, sizes),
         severity=severity,
     )
+
+
+def _others(number: int) -> str:
+    return f"; so it is with {count(number, 'other tensor')}" if number else ""
 
 
 _KEYS = {
@@ -162,7 +175,8 @@ def head_geometry(s: Subject) -> Iterator[Hit]:
     yield Hit(
         f"the rows of q and k make head_dim {meant}, {s.engine} {how} {derived}",
         (*places(tensors), key),
-        help=f"set `head_dim` to {meant} in config.json",
+        help=f"set `head_dim` to {meant} in config.json, if the numbers of heads are right",
+        confidence=Confidence.LIKELY,
         fixable=True,
     )
 
@@ -290,10 +304,10 @@ def _unwritten_biases(s: Subject) -> Iterator[Hit]:
         group = [n for n in names if plan.parameters[n].initial == initial]
         if group:
             state = "uninitialised memory" if initial == "empty" else "its random initialisation"
+            said = [k for k in ("attention_bias", "bias") if s.config is not None and s.config.data.get(k)]
             yield Hit(
                 f"{listed(group)} of {s.engine} keeps {state}: the file has no such bias",
-                tuple(s.config.at(k) for k in ("attention_bias", "bias") if s.config and k in s.config.data)
-                or (Location(file="config.json"),),
+                tuple(s.config.at(k) for k in said if s.config is not None) or (Location(file="config.json"),),
                 help="set `attention_bias` and `bias` to false in config.json"
                 if initial == "empty"
                 else "nothing to do: measured harmless",

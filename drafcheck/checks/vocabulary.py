@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from drafcheck.contract import Contract
 from drafcheck.finding import Confidence, Location, Severity
+from drafcheck.heads import misfit
 from drafcheck.lookup import MISSING, raw
 from drafcheck.plan.model import LoadPlan, VocabularyPlan
 from drafcheck.plan.vocabulary import EMBEDDING, HEAD, is_another, is_reduced, named
@@ -209,7 +210,7 @@ def missing_lm_head(s: Subject) -> Iterator[Hit]:
     which SGLang reads since 0.5.2.
     """
     v, load, _, _ = parts(s)
-    if v.tied or _has_head(load) or _refuses(load, "draft_vocab_size"):
+    if v.tied or _has_head(load) or _refuses(load, "draft_vocab_size") or misfit(s) is not None:
         return
     if v.head_from_target:
         yield from _borrowed_and_renumbered(v)

@@ -122,6 +122,7 @@ class WiringPlan:
     why_not: str | None = None  # when captured is False: one clause, lower case
     inputs: tuple[int, ...] | None = None  # the engine's own list: k is the state that enters layer k
     layer_outputs: tuple[int, ...] | None = None
+    graph_outputs: tuple[int, ...] | None = None  # those in CUDA graphs, where a release records them with others
     source: str = "default"  # "default" or the dotted config key the ids come from
     ids: tuple[int, ...] | None = None  # as written in the config
     bad_ids: str | None = None  # the JSON type of what stands in their place, when the engine can not take it

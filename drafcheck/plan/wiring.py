@@ -53,7 +53,8 @@ def plan_wiring(  # noqa: PLR0917 - the parts of a Subject, in its order
         plan.captured = True
         _layers(plan, reading, target_class)
     _widths(plan, config, contract, target)
-    _remarks(plan, book, engine)
+    if target_class is not None:
+        _graphs(plan, book, reading, target_class, engine)
     return plan
 
 
@@ -174,7 +175,12 @@ def _widths(plan: WiringPlan, config: DraftConfig, contract: Contract, target: T
         plan.fc_applied = plan.fed != plan.embed_width
 
 
-def _remarks(plan: WiringPlan, book: Table, engine: Engine) -> None:
-    graphs = book["capture"].get("graph_uses_default", "")
-    if plan.captured and plan.ids and graphs and engine.within(graphs):
+def _graphs(plan: WiringPlan, book: Table, reading: Table, target_class: TargetClass, engine: Engine) -> None:
+    """The layers in the CUDA graphs, where this release records them with its default ones, whatever the ids say."""
+    affected = book["capture"].get("graph_uses_default", "")
+    if not (plan.captured and plan.ids and affected and engine.within(affected)):
+        return
+    usual = default_inputs(target_class.default or tuple(reading["default"]), plan.depth)
+    if usual is not None:
+        plan.graph_outputs = _arriving(usual, plan.depth, target_class.final)
         plan.notes.append("CUDA graphs of this release are recorded with the default layers, whatever the ids say")
