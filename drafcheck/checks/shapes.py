@@ -291,10 +291,21 @@ def bias_without_slot(s: Subject) -> Iterator[Hit]:
                 f"{count(len(group), 'bias tensor')} ({state}{listed([t.name for t in group])}) without a parameter in "
                 f"{s.engine}: served without",
                 places(group),
-                help="train the head without these biases: this draft class has no place for them",
+                help=_bias_help(s, group[0].name),
                 severity=severity,
             )
     yield from _unwritten_biases(s)
+
+
+def _bias_help(s: Subject, name: str) -> str:
+    """The config key that gives this bias a parameter, where the class has one for it."""
+    _, contract = plans(s)
+    last = ".".join(name.split(".")[-2:])
+    slots = [p["when"] for p in contract.params if p["name"].endswith(last) and "when" in p]
+    keys = [key for flag in contract.flags if flag["name"] in slots for key in flag.get("any", [])]
+    if keys:
+        return f"set `{keys[0]}` to true in config.json: the class then builds the bias"
+    return "train the head without these biases: this draft class has no place for them"
 
 
 def _unwritten_biases(s: Subject) -> Iterator[Hit]:
