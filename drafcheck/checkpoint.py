@@ -24,6 +24,9 @@ INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 INDEX_LIMIT = 256 << 20
 """Longer index files are not read. In bytes; those of the largest models have about 20 MB."""
 
+PROBLEMS_KEPT = 10
+"""So many faulty entries of one index are told."""
+
 
 class WeightFile:
     """One weight file of the top folder. Its header is read at the first use and kept."""
@@ -253,24 +256,27 @@ def _index(document: Document) -> Index:
         index.refused = f"{index.file} has no weight_map that is an object"
         problems.append(_bad(index, index.refused, "weight_map"))
     else:
-        for tensor, file in entries.items():
-            problem = _entry_problem(index, tensor, file)
-            if problem is None:
-                index.weight_map[tensor] = file
-            elif len(problems) < 10:
-                problems.append(problem)
-            if not isinstance(file, str):
-                index.refused = f"{index.file} gives {file!r:.40} as the file of a tensor"
+        _take_entries(index, entries, problems)
     index.problems = tuple(problems)
     return index
 
 
-def _entry_problem(index: Index, tensor: str, file: Any) -> Problem | None:
+def _take_entries(index: Index, entries: dict[str, Any], problems: list[Problem]) -> None:
+    for tensor, file in entries.items():
+        message = _fault(index, tensor, file)
+        if message is None:
+            index.weight_map[tensor] = file
+        elif len(problems) < PROBLEMS_KEPT:  # finding the place of a key takes a scan of the file
+            problems.append(_bad(index, message, "weight_map", tensor))
+        if not isinstance(file, str):
+            index.refused = f"{index.file} gives {file!r:.40} as the file of a tensor"
+
+
+def _fault(index: Index, tensor: str, file: Any) -> str | None:
     if not isinstance(file, str):
-        return _bad(index, f"{index.file} gives {file!r:.40} as the file of {tensor:.200}", "weight_map", tensor)
+        return f"{index.file} gives {file!r:.40} as the file of {tensor:.200}"
     if file.startswith(("/", "\\")) or ".." in file.replace("\\", "/").split("/") or "\0" in file or not file:
-        message = f"{index.file} names a file outside the checkpoint for {tensor:.200}: {file!r:.200}"
-        return _bad(index, message, "weight_map", tensor)
+        return f"{index.file} names a file outside the checkpoint for {tensor:.200}: {file!r:.200}"
     return None
 
 

@@ -190,10 +190,14 @@ def _member(tokens: Iterator[Token], name: str) -> tuple[int, int] | None:
             continue
         next(tokens)  # the colon
         value = next(tokens)
-        if json.loads(word, strict=False) == name:
+        if _unquoted(word) == name:
             found = (place, value[1])
         _pass_over(value[0], tokens)
     return found
+
+
+def _unquoted(word: str) -> str:
+    return str(json.loads(word, strict=False)) if "\\" in word else word[1:-1]
 
 
 def _element(tokens: Iterator[Token], index: int) -> tuple[int, int] | None:
@@ -227,7 +231,7 @@ def _duplicate(text: str) -> tuple[str, int]:
         elif word in _CLOSING:
             open_objects.pop()
         elif before in ("{", ",") and open_objects and (keys := open_objects[-1]) is not None:
-            key = str(json.loads(word, strict=False))
+            key = _unquoted(word)
             if key in keys:
                 return key, place
             keys.add(key)
