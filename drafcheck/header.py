@@ -108,7 +108,12 @@ def _text(raw: bytes) -> str:
 def _validate(tensors: list[Tensor], base: int, size: int) -> None:
     """Names once, bytes without gap or overlap, sizes that fit, nothing before or after. Raises CorruptError."""
     _unique_names(tensors)
-    _order(tensors)
+    end = base
+    for _, _, _, _, start, stop in tensors:
+        if start != end or stop < start:  # nearly never: files list their tensors in the order of the bytes
+            tensors.sort(key=itemgetter(4, 5))
+            break
+        end = stop
     end = base
     for tensor in tensors:
         name, dtype, shape, _, start, stop = tensor
@@ -123,18 +128,8 @@ def _validate(tensors: list[Tensor], base: int, size: int) -> None:
     _check_end(end - base, size - base)
 
 
-def _order(tensors: list[Tensor]) -> None:
-    """Sort by the place of the bytes, unless they are in order already, as nearly always."""
-    last = (0, 0)
-    for _, _, _, _, start, stop in tensors:
-        if (start, stop) < last:
-            tensors.sort(key=itemgetter(4, 5))
-            return
-        last = (start, stop)
-
-
 def _unique_names(tensors: list[Tensor]) -> None:
-    if len({t.name for t in tensors}) == len(tensors):
+    if len(set(map(itemgetter(0), tensors))) == len(tensors):
         return
     seen: set[str] = set()
     for tensor in tensors:

@@ -86,18 +86,18 @@ class Parser:
         One flat loop: a million tensors pass here, and calls and shared objects decide over time and memory.
         """
         match, append, dtypes, base, file = _ENTRY.match, self.tensors.append, self._dtypes, self._base, self.file
-        shapes, make, last = self._shapes, Tensor._make, -1
+        shapes, new, last = self._shapes, tuple.__new__, -1
         while found := match(text, at):
-            name, dtype, sizes, start, stop = found.groups()
-            if dtype not in dtypes or name == METADATA:
+            name, kind, sizes, start, stop = found.groups()
+            dtype, shape = dtypes.get(kind), shapes.get(sizes)
+            if dtype is None or name == METADATA:
                 break
-            shape = shapes.get(sizes)
             if shape is None:
                 shape = tuple(map(int, sizes.split(",")))
                 if len(shapes) < _SHAPES_KEPT:
                     shapes[sizes] = shape
             begin, end = base + int(start), base + int(stop)
-            append(make((name, dtypes[dtype], shape, file, last if begin == last else begin, end)))
+            append(new(Tensor, (name, dtype, shape, file, last if begin == last else begin, end)))
             last, at = end, found.end()
         return at
 
