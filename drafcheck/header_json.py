@@ -21,12 +21,13 @@ WORD = 1 << 64  # the library computes sizes in 64-bit integers and refuses what
 _DEPTH = 127  # the library's JSON reader refuses deeper nesting
 METADATA = "__metadata__"
 _SHAPES_KEPT = 4096  # shapes repeat from layer to layer; a hostile file may make every one another
-_NUMBER = r"(?:0|[1-9][0-9]{0,18})"
+_NUMBER = "0|[1-9][0-9]{0,18}"
 # The form in which the library itself writes an entry: reading it at once keeps a million tensors fast.
 _ENTRY = re.compile(
-    r'"([^"\\\x00-\x1f]*)":\{"dtype":"([A-Z0-9_]{1,12})",'
-    rf'"shape":\[((?:{_NUMBER}(?:,{_NUMBER})*)?)\],"data_offsets":\[({_NUMBER}),({_NUMBER})\]\}}(?:,|(?!"))'
+    r'"([^"\\\x00-\x1f]*)":\{"dtype":"([A-Z0-9_]+)",'
+    rf'"shape":\[([0-9,]*)\],"data_offsets":\[({_NUMBER}),({_NUMBER})\]\}}(?:,|(?!"))'
 )
+_SIZES = re.compile(rf"(?:{_NUMBER})(?:,(?:{_NUMBER}))*")
 _SPACE = re.compile(r"[ \t\n\r]*")
 
 
@@ -93,6 +94,8 @@ class Parser:
             if dtype is None or name == METADATA:
                 break
             if shape is None:
+                if _SIZES.fullmatch(sizes) is None:
+                    break
                 shape = tuple(map(int, sizes.split(",")))
                 if len(shapes) < _SHAPES_KEPT:
                     shapes[sizes] = shape
