@@ -14,6 +14,7 @@ from drafcheck.errors import NothingToCheck, UsageError
 from drafcheck.finding import Location
 from drafcheck.header import Header, read_header
 from drafcheck.jsonpos import Document, read_document
+from drafcheck.lfs import POINTER_LIMIT, lfs_pointer
 from drafcheck.source import LocalFile, SourceError
 from drafcheck.tensor import Problem, Tensor, Trouble
 from drafcheck.torch_pickle import is_legacy, read_pickle
@@ -60,6 +61,16 @@ class WeightFile:
         return header
 
     @property
+    def is_pointer(self) -> bool:
+        """Whether a Git LFS pointer lies here; reads no more than a pointer has."""
+        if not 0 < self.size <= POINTER_LIMIT:
+            return False
+        try:
+            return lfs_pointer(self.read(0, self.size), self.size, self.name) is not None
+        except SourceError:
+            return False
+
+    @property
     def size(self) -> int:
         """The length in bytes; 0 when it cannot be had."""
         try:
@@ -104,7 +115,8 @@ class Index:
 class Checkpoint:
     """What was found. ``files`` are the weight files of the top folder in alphabetical order.
 
-    ``other`` names every other file there. ``config_only`` is set when a JSON file was given: no weights are expected.
+    ``other`` names every other file there. ``config_only`` is set when no weights are expected: a JSON file was given,
+    or ``without_weights`` was called. ``pointers`` names the weight files that were left out by it.
     ``problems`` concern the config and the index; those of a weight file are in its header.
     """
 
@@ -117,6 +129,7 @@ class Checkpoint:
     problems: list[Problem] = field(default_factory=list)
     other: tuple[str, ...] = ()
     config_only: bool = False
+    pointers: tuple[str, ...] = ()
 
     def file(self, name: str) -> WeightFile | None:
         """The weight file of that name, if there is one."""
@@ -128,6 +141,12 @@ class Checkpoint:
         if file is None or tensor.start < 0:
             raise SourceError(f"the bytes of {tensor.name} cannot be addressed in {tensor.file}")
         return file.read(tensor.start, tensor.stop)
+
+    def without_weights(self) -> None:
+        """Expect no weights when some of them are Git LFS pointers: what is left to look at is the config."""
+        self.pointers = tuple(file.name for file in self.files if file.is_pointer)
+        if self.pointers:
+            self.files, self.config_only = (), True
 
     @cached_property
     def _by_name(self) -> dict[str, WeightFile]:

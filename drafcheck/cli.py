@@ -7,7 +7,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, NoReturn, TypedDict
+from typing import TYPE_CHECKING, Literal, NoReturn, TypedDict
 
 import click
 
@@ -46,6 +46,7 @@ class CheckGiven(Given):
     select: tuple[list[str], ...]
     ignore: tuple[list[str], ...]
     fail_on: str
+    lfs: Literal["error", "config-only"]
     quiet: bool
     verbose: bool
 
@@ -141,15 +142,24 @@ def cli(ctx: click.Context) -> int:
     show_default=True,
     help="Of the report.",
 )
+@click.option(
+    "--lfs",
+    type=click.Choice(["error", "config-only"]),
+    default="error",
+    help="Weights that are Git LFS pointers: an error, or check the config alone.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="Errors and the verdict only.")
 @click.option("-v", "--verbose", is_flag=True, help="Also every tensor, every place and the time taken.")
 def check(paths: tuple[str, ...], **given: Unpack[CheckGiven]) -> int:
     """Check draft checkpoints: the default command."""
+    from dataclasses import replace
+
     from drafcheck.paths import checkpoints
     from drafcheck.report.model import FailOn
     from drafcheck.runner import examine_many, report_of
 
-    examined = examine_many(checkpoints(paths), _options(given, given["select"], given["ignore"]))
+    options = replace(_options(given, given["select"], given["ignore"]), lfs=given["lfs"])
+    examined = examine_many(checkpoints(paths), options)
     report = report_of(examined)
     _publish(report, examined, given)
     return report.exit_code_for(FailOn(given["fail_on"]))

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from drafcheck import __version__
 from drafcheck.checkpoint import Checkpoint, open_checkpoint, open_target
@@ -28,6 +28,7 @@ from drafcheck.report.model import INTERNAL_ERROR, NOTHING_TO_CHECK, Report, sum
 from drafcheck.selection import choose
 from drafcheck.subject import NEEDS, Subject
 from drafcheck.targets import target_class
+from drafcheck.words import listed
 
 if TYPE_CHECKING:
     from drafcheck.config import DraftConfig
@@ -46,6 +47,7 @@ class Options:
     reference: str | Path | None = None
     select: Collection[str] = ()
     ignore: Collection[str] = ()
+    lfs: Literal["error", "config-only"] = "error"  # what weights that are Git LFS pointers lead to
 
 
 @dataclass(slots=True)
@@ -151,6 +153,8 @@ def prepare(seen: Examination, options: Options) -> Subject | None:
     checkpoint = seen.attempt("reading the checkpoint", lambda: open_checkpoint(seen.path))
     if checkpoint is None:
         return None
+    if options.lfs == "config-only":
+        checkpoint.without_weights()
     subject = Subject(checkpoint, seen.engine, "", config=checkpoint.config, dtype=options.dtype, crashed=seen.crashed)
     subject.algorithm_given = options.algorithm is not None
     _read_inputs(seen, subject, options)
@@ -230,9 +234,17 @@ def _run(rule: Rule, seen: Examination) -> None:
         return
     missing = next((need for need in rule.needs if not subject.has(need)), None)
     if missing is not None:
-        seen.skipped.append((rule.code, f"needs {NEEDS[missing]}"))
+        seen.skipped.append((rule.code, _why_skipped(subject, missing)))
         return
     seen.attempt(f"rule {rule.code} {rule.name}", lambda: _collect(rule, subject, seen.findings))
+
+
+def _why_skipped(subject: Subject, missing: str) -> str:
+    pointers = subject.checkpoint.pointers
+    if missing != "weights" or not pointers:
+        return f"needs {NEEDS[missing]}"
+    verb = "is a git lfs pointer" if len(pointers) == 1 else "are git lfs pointers"
+    return f"{listed(pointers, 2)} {verb}, so only the config was checked"
 
 
 def _collect(rule: Rule, subject: Subject, findings: list[Finding]) -> None:

@@ -13,11 +13,13 @@ from pathlib import Path
 
 import pytest
 from drafts import Draft
+from weightfiles import POINTER, write_tensors
 
 from drafcheck import __version__
 from drafcheck.cli import run
 from drafcheck.registry import Rule, load_rules
 
+WHY = "`model.safetensors` is a git lfs pointer, so only the config was checked"
 ENGINE = ("--engine", "sglang==0.5.15")
 
 
@@ -123,6 +125,20 @@ def test_files_of_one_checkpoint_are_one_checkpoint(good: Path, capsys: pytest.C
     files = [str(good / name) for name in ("config.json", "model.safetensors", "target_config.json", "args.txt")]
     assert run([*files, *ENGINE, "--format", "json"]) == 0
     assert [c["path"] for c in json.loads(capsys.readouterr().out)["checkpoints"]] == [str(good)]
+
+
+def test_weights_that_are_lfs_pointers(good: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An error, unless told that only the config is there; then nothing is said about how the weights load."""
+    write_tensors(good / "other.safetensors", a=(1,))
+    (good / "model.safetensors").write_bytes(POINTER)
+    assert run([str(good), *ENGINE]) == 1
+    assert "DC003" in capsys.readouterr().out
+    assert run([str(good), *ENGINE, "--lfs", "config-only", "--format", "json"]) == 0
+    (checkpoint,) = json.loads(capsys.readouterr().out)["checkpoints"]
+    assert checkpoint["outcome"] == "incomplete" and checkpoint["plan"] is None
+    assert {"rule": "DC010", "why": WHY} in checkpoint["skipped"]
+    (good / "model.safetensors").unlink()
+    assert run([str(good), *ENGINE, "--lfs", "config-only"]) == 1
 
 
 def test_skipped_rules_are_said(good: Path, capsys: pytest.CaptureFixture[str]) -> None:

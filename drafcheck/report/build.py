@@ -55,7 +55,7 @@ def outcome(seen: Examination) -> Outcome:
         return Outcome.BROKEN
     if Severity.WARNING in severities:
         return Outcome.DEGRADED
-    planned = seen.subject is not None and seen.subject.load is not None
+    planned = seen.subject is not None and seen.subject.load is not None and not seen.subject.checkpoint.config_only
     return Outcome.CLEAN if planned else Outcome.INCOMPLETE
 
 
@@ -69,9 +69,9 @@ def refusal(subject: Subject) -> Refusal | None:
 
 
 def _plan(subject: Subject) -> Plan | None:
-    """What will be loaded; only the refusal where the engine stops before it comes to that."""
+    """What will be loaded; only the refusal where the engine stops before it comes to that, or the weights are away."""
     refused, load = refusal(subject), subject.load
-    if load is None or subject.refused is not None:
+    if load is None or subject.refused is not None or subject.checkpoint.config_only:
         return Plan(refused=_refused(refused)) if refused is not None else None
     return Plan(
         loaded=(*(Loaded(tensor=w.tensor.name, parameter=w.parameter) for w in load.writes), *_mapping(subject, load)),
