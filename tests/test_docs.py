@@ -10,6 +10,7 @@ from pathlib import Path
 import gen_docs
 import pytest
 
+from drafcheck import contract
 from drafcheck.cli import cli, run
 from drafcheck.registry import load_rules
 
@@ -43,6 +44,29 @@ def test_codes_and_names_are_well_formed() -> None:
         assert re.fullmatch(r"DC\d{3}", code)
         assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", rule.name)
         assert rule.severities
+
+
+def test_contract_pages_say_what_the_book_says() -> None:
+    """Every name, every error and every source of every contract stands on its page."""
+    said = 0
+    for engine in contract.engines():
+        for stem in contract.contract_files(engine):
+            page = (ROOT / "docs" / "contracts" / engine / f"{stem}.md").read_text(encoding="utf-8")
+            plain = re.sub(r"\\(.)", r"\1", page)
+            for part, content in contract.load_toml(engine, f"{stem}.toml").items():
+                entries = content if isinstance(content, list) else []
+                facts = [e[k] for e in entries if isinstance(e, dict) for k in ("name", "error", "source") if k in e]
+                assert [fact for fact in facts if fact not in plain] == [], part
+                said += len(facts)
+    assert said > 50
+
+
+def test_pages_of_contracts_that_are_gone_are_stale(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "old.md").write_text("old")
+    monkeypatch.setattr(gen_docs, "CONTRACTS", tmp_path)
+    monkeypatch.setattr(gen_docs, "ROOT", tmp_path)
+    monkeypatch.setattr(gen_docs, "generated", dict)
+    assert gen_docs.stale() == ["old.md"]
 
 
 def test_demo_output_is_real(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
