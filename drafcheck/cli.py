@@ -35,14 +35,21 @@ class Given(TypedDict):
     algorithm: str | None
     dtype: str | None
     reference: str | None
-    style: str
-    output_file: str | None
     color: str
 
 
-class CheckGiven(Given):
-    """The options of ``check``; each of ``select`` and ``ignore`` may stand several times, with several words."""
+class ShowGiven(Given):
+    """The options of ``show``."""
 
+    style: str
+    output_file: str | None
+
+
+class CheckGiven(Given):
+    """The options of ``check``: those in the plural, ``select`` and ``ignore`` may stand several times."""
+
+    styles: tuple[str, ...]
+    output_files: tuple[str, ...]
     select: tuple[list[str], ...]
     ignore: tuple[list[str], ...]
     fail_on: str
@@ -94,7 +101,6 @@ def _input_options(command: Command) -> Command:
         click.option("--algorithm", metavar="NAME", help="The speculative algorithm of the launch."),
         click.option("--dtype", metavar="NAME", help="The dtype of the launch, such as bfloat16."),
         click.option("--reference", metavar="PATH", type=click.Path(), help="A checkpoint or mapping to compare with."),
-        click.option("--output-file", metavar="FILE", type=click.Path(), help="Write the report there."),
         click.option(
             "--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colours; see NO_COLOR."
         ),
@@ -136,11 +142,19 @@ def cli(ctx: click.Context) -> int:
 )
 @click.option(
     "--format",
-    "style",
-    type=click.Choice(["full", "concise", "json"]),
-    default="full",
-    show_default=True,
-    help="Of the report.",
+    "styles",
+    type=click.Choice(["full", "concise", "json", "sarif", "github", "gitlab", "junit", "markdown"]),
+    multiple=True,
+    show_default="full",
+    help="Of the report. May be given again: then each but one needs an --output-file.",
+)
+@click.option(
+    "--output-file",
+    "output_files",
+    metavar="FILE",
+    multiple=True,
+    type=click.Path(),
+    help="Write the report there. The nth file is for the nth --format; - is standard output.",
 )
 @click.option(
     "--lfs",
@@ -154,14 +168,16 @@ def check(paths: tuple[str, ...], **given: Unpack[CheckGiven]) -> int:
     """Check draft checkpoints: the default command."""
     from dataclasses import replace
 
+    from drafcheck.outputs import pairs
     from drafcheck.paths import checkpoints
     from drafcheck.report.model import FailOn
     from drafcheck.runner import examine_many, report_of
 
+    outputs = pairs(given["styles"], given["output_files"])
     options = replace(_options(given, given["select"], given["ignore"]), lfs=given["lfs"])
     examined = examine_many(checkpoints(paths), options)
     report = report_of(examined)
-    _publish(report, examined, given)
+    _publish(report, examined, outputs, given)
     return report.exit_code_for(FailOn(given["fail_on"]))
 
 
@@ -171,7 +187,8 @@ def check(paths: tuple[str, ...], **given: Unpack[CheckGiven]) -> int:
 @click.option(
     "--format", "style", type=click.Choice(["full", "json"]), default="full", show_default=True, help="Of the plans."
 )
-def show(path: str, **given: Unpack[Given]) -> int:
+@click.option("--output-file", metavar="FILE", type=click.Path(), help="Write the plans there.")
+def show(path: str, **given: Unpack[ShowGiven]) -> int:
     """Show what the engine will do with a checkpoint: the three plans as tables."""
     from drafcheck.paths import checkpoints
     from drafcheck.report import json, show
@@ -180,9 +197,9 @@ def show(path: str, **given: Unpack[Given]) -> int:
     seen = inspect_one(checkpoints([path])[0], _options(given))
     report = report_of([seen])
     if given["style"] == "json":
-        _deliver(json.render(report), given)
+        _deliver(json.render(report), given["output_file"])
     else:
-        _deliver(show.render(seen, _style(given)), given)
+        _deliver(show.render(seen, _style(given, given["output_file"])), given["output_file"])
     return report.exit_code if report.exit_code in (2, 3) else 0
 
 
@@ -232,46 +249,49 @@ def _options(given: Given, select: Iterable[list[str]] = (), ignore: Iterable[li
     )
 
 
-def _publish(report: Report, examined: list[Examination], given: CheckGiven) -> None:
-    """Render the report in the format asked for and hand it over."""
+def _publish(
+    report: Report, examined: list[Examination], outputs: list[tuple[str, str | None]], given: CheckGiven
+) -> None:
+    """Render the report in every format asked for and hand each over, the files first."""
+    from drafcheck.report.formats import View, render
+    from drafcheck.report.model import FailOn
+
+    for name, goal in sorted(outputs, key=lambda pair: pair[1] is None):
+        view = View(
+            report,
+            FailOn(given["fail_on"]),
+            examined,
+            style=_style(given, goal),
+            quiet=given["quiet"],
+            verbose=given["verbose"],
+        )
+        _deliver(render(name, view), goal)
+    _say_verdicts(report, outputs, quiet=given["quiet"])
+
+
+def _say_verdicts(report: Report, outputs: list[tuple[str, str | None]], *, quiet: bool) -> None:
+    """Standard output stays what a script expects; what was and was not checked is said all the same."""
     from drafcheck.output import write_err
     from drafcheck.report.full import closing
     from drafcheck.report.style import Style
 
-    _deliver(_rendered(report, examined, given), given)
-    if given["output_file"] or given["style"] == "concise":
-        # Standard output stays what a script expects; what was and was not checked is said all the same.
-        write_err("".join(closing(c, Style(), quiet=given["quiet"]) for c in report.checkpoints))
+    printed = {name for name, goal in outputs if goal is None}
+    files = any(goal is not None for _, goal in outputs)
+    if not printed & {"full", "github"} and (files or "concise" in printed):
+        write_err("".join(closing(c, Style(), quiet=quiet) for c in report.checkpoints))
 
 
-def _rendered(report: Report, examined: list[Examination], given: CheckGiven) -> str:
-    from drafcheck.report import concise, full, json
-
-    if given["style"] == "json":
-        return json.render(report)
-    if given["style"] == "concise":
-        return concise.render(report, quiet=given["quiet"])
-    appendix = _appendix(examined) if given["verbose"] else {}
-    return full.render(report, style=_style(given), quiet=given["quiet"], verbose=given["verbose"], appendix=appendix)
-
-
-def _appendix(examined: list[Examination]) -> dict[int, str]:
-    from drafcheck.report.show import details
-
-    return {number: details(seen) for number, seen in enumerate(examined)}
-
-
-def _style(given: Given) -> Style:
+def _style(given: Given, goal: str | None) -> Style:
     from drafcheck.report.style import style_for
 
-    return style_for(given["color"], None if given["output_file"] else sys.stdout)
+    return style_for(given["color"], None if goal else sys.stdout)
 
 
-def _deliver(text: str, given: Given) -> None:
+def _deliver(text: str, goal: str | None) -> None:
     from drafcheck.output import write_file, write_out
 
-    if given["output_file"]:
-        write_file(given["output_file"], text)
+    if goal:
+        write_file(goal, text)
     else:
         write_out(text)
 

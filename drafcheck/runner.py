@@ -60,6 +60,7 @@ class Examination:
     target: str | None = None
     findings: list[Finding] = field(default_factory=list)
     skipped: list[tuple[str, str]] = field(default_factory=list)
+    ran: list[str] = field(default_factory=list)  # codes of the rules that ran
     crashed: dict[str, str] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     nothing: bool = False  # no checkpoint at the path, whichever rules were chosen
@@ -236,6 +237,7 @@ def _run(rule: Rule, seen: Examination) -> None:
     if missing is not None:
         seen.skipped.append((rule.code, _why_skipped(subject, missing)))
         return
+    seen.ran.append(rule.code)
     seen.attempt(f"rule {rule.code} {rule.name}", lambda: _collect(rule, subject, seen.findings))
 
 

@@ -9,7 +9,17 @@ from pathlib import Path
 import pytest
 from drafts import Draft
 
-HEAVY = ("torch", "numpy", "huggingface_hub", "importlib.metadata", "hypothesis", "safetensors", "asyncio", "requests")
+HEAVY = (
+    "torch",
+    "numpy",
+    "huggingface_hub",
+    "importlib.metadata",
+    "hypothesis",
+    "safetensors",
+    "asyncio",
+    "requests",
+    "xml",
+)
 FLOOR = """
 import click
 from pydantic import BaseModel

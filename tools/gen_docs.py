@@ -112,7 +112,8 @@ def _option(option: click.Option) -> str:
     names = ", ".join(f"`{name}`" for name in option.opts)
     choices = option.type.choices if isinstance(option.type, click.Choice) else ()
     values = ", ".join(f"`{c}`" for c in choices) if choices else "" if option.is_flag else f"`{option.metavar}`"
-    default = f" Default: `{option.default}`." if choices else ""
+    usual = option.show_default if isinstance(option.show_default, str) else option.default
+    default = f" Default: `{usual}`." if choices else ""
     return f"| {names} | {values} | {option.help}{default} |"
 
 

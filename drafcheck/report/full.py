@@ -44,14 +44,14 @@ def render(
         blocks += [appendix[number]] if appendix and number in appendix else []
         blocks.append(closing(checkpoint, paint, quiet=quiet))
     if len(report.checkpoints) > 1:
-        blocks.append(paint.bold(f"{len(report.checkpoints)} checkpoints: {_total(report)}") + "\n")
+        blocks.append(paint.bold(f"{len(report.checkpoints)} checkpoints: {total(report)}") + "\n")
     return "\n".join(blocks)
 
 
 def closing(checkpoint: CheckpointReport, style: Style, *, quiet: bool = False) -> str:
     """The last lines on one checkpoint: what was checked, what was not, and the verdict."""
     silent = quiet or checkpoint.outcome is Outcome.NOTHING_TO_CHECK
-    lines = [] if silent else [_checked(checkpoint), *skipped(checkpoint)]
+    lines = [] if silent else [checked(checkpoint), *skipped(checkpoint)]
     return "".join(f"{line}\n" for line in [*lines, verdict(checkpoint, style)])
 
 
@@ -89,7 +89,8 @@ def _places(checkpoint: CheckpointReport, finding: Finding, style: Style, most: 
         yield f" {style.mark('-->')} and {len(finding.locations) - most} more"
 
 
-def _checked(checkpoint: CheckpointReport) -> str:
+def checked(checkpoint: CheckpointReport) -> str:
+    """One line that says for which engine, class, algorithm and target the checkpoint was checked."""
     engine = f"{checkpoint.engine.name} {checkpoint.engine.version}"
     parts = [engine, f"contract {checkpoint.contract}" if checkpoint.contract else "no contract for its class"]
     parts += [f"algorithm {checkpoint.algorithm}"] if checkpoint.algorithm else []
@@ -97,7 +98,8 @@ def _checked(checkpoint: CheckpointReport) -> str:
     return printable("checked for " + ", ".join(parts))
 
 
-def _total(report: Report) -> str:
+def total(report: Report) -> str:
+    """How much was found in all checkpoints together, such as ``2 errors, 1 note``."""
     summary = report.summary
     counts = {"error": summary.errors, "warning": summary.warnings, "note": summary.notes}
     return ", ".join(plural(n, noun) for noun, n in counts.items() if n) or "no findings"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import PurePath
 
 from drafcheck.finding import Finding, Location
@@ -11,7 +12,7 @@ from drafcheck.report.text import printable
 
 def place(report: CheckpointReport, location: Location) -> str:
     """The file as the reader of the report would open it, with line and column where they are known."""
-    parts = [_path(report, location.file), location.line, location.column]
+    parts = [path_of(report, location.file), location.line, location.column]
     if location.line is None:
         parts = parts[:1]
     return ":".join(printable(str(p)) for p in parts if p is not None)
@@ -24,12 +25,35 @@ def detail(location: Location) -> str:
 
 def first_place(report: CheckpointReport, finding: Finding) -> str:
     """Where the finding points to first; the checkpoint itself when it has no location."""
-    return place(report, finding.locations[0] if finding.locations else Location())
+    return place(report, primary(finding))
 
 
-def _path(report: CheckpointReport, file: str | None) -> str:
+def primary(finding: Finding) -> Location:
+    """The first location; an empty one, which stands for the checkpoint itself, when the finding has none."""
+    return finding.locations[0] if finding.locations else Location()
+
+
+def path_of(report: CheckpointReport, file: str | None) -> str:
+    """The path under which the reader of the report finds ``file``, which is relative to the checkpoint.
+
+    None stands for the checkpoint itself. The path is not made printable.
+    """
     if file is None:
         return report.path
     if file == report.target or PurePath(file).is_absolute() or PurePath(report.path).name == file:
         return report.path if PurePath(report.path).name == file else file
+    if "://" in report.path:  # a path would lose one of the slashes
+        return f"{report.path.rstrip('/')}/{file}"
     return (PurePath(report.path) / file).as_posix()
+
+
+def from_here(path: str) -> str:
+    """``path`` relative to the working directory, which is the root of the repository in most CI jobs.
+
+    A path outside it stays absolute, an address (``scheme://``) stays as it is.
+    """
+    if "://" in path:
+        return path
+    whole = os.path.abspath(path)  # noqa: PTH100 - resolve() would follow links
+    short = os.path.relpath(whole)
+    return whole if short == ".." or short.startswith("../") else short
