@@ -18,9 +18,11 @@ from drafcheck.errors import UsageError
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from drafcheck.baseline import Baseline
     from drafcheck.report.model import Report
     from drafcheck.report.style import Style
-    from drafcheck.runner import Examination, Options
+    from drafcheck.runner import Examination
+    from drafcheck.session import Options
 
 INTERRUPTED = 130
 
@@ -36,6 +38,8 @@ class Given(TypedDict):
     dtype: str | None
     reference: str | None
     color: str
+    config: str | None
+    no_config: bool
 
 
 class ShowGiven(Given):
@@ -56,6 +60,8 @@ class CheckGiven(Given):
     lfs: Literal["error", "config-only"]
     quiet: bool
     verbose: bool
+    baseline: str | None
+    write_baseline: str | None
 
 
 def main(args: list[str] | None = None) -> NoReturn:
@@ -104,6 +110,10 @@ def _input_options(command: Command) -> Command:
         click.option(
             "--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colours; see NO_COLOR."
         ),
+        click.option(
+            "--config", metavar="FILE", type=click.Path(), help="The settings file; default: the nearest one upward."
+        ),
+        click.option("--no-config", is_flag=True, help="No settings: only the command line counts."),
     ]
     for option in reversed(options):
         command = option(command)
@@ -162,6 +172,8 @@ def cli(ctx: click.Context) -> int:
     default="error",
     help="Weights that are Git LFS pointers: an error, or check the config alone.",
 )
+@click.option("--baseline", metavar="FILE", type=click.Path(), help="Hide the findings that this file lists.")
+@click.option("--write-baseline", metavar="FILE", type=click.Path(), help="List the present findings there.")
 @click.option("-q", "--quiet", is_flag=True, help="Errors and the verdict only.")
 @click.option("-v", "--verbose", is_flag=True, help="Also every tensor, every place and the time taken.")
 def check(paths: tuple[str, ...], **given: Unpack[CheckGiven]) -> int:
@@ -170,15 +182,20 @@ def check(paths: tuple[str, ...], **given: Unpack[CheckGiven]) -> int:
 
     from drafcheck.outputs import pairs
     from drafcheck.paths import checkpoints
-    from drafcheck.report.model import FailOn
+    from drafcheck.report.model import FailOn, worst
     from drafcheck.runner import examine_many, report_of
 
     outputs = pairs(given["styles"], given["output_files"])
-    options = replace(_options(given, given["select"], given["ignore"]), lfs=given["lfs"])
+    fail_on = given["fail_on"] if _on_command_line("fail_on") else None
+    options = _options(given, given["select"], given["ignore"])
+    options = replace(options, fail_on=fail_on, lfs=given["lfs"])
+    known = _known(given)
     examined = examine_many(checkpoints(paths), options)
+    _hide_known(examined, known, given["write_baseline"])
     report = report_of(examined)
     _publish(report, examined, outputs, given)
-    return report.exit_code_for(FailOn(given["fail_on"]))
+    limits = [FailOn(seen.setup.options.fail_on or given["fail_on"]) for seen in examined]
+    return worst([c.exit_code(limit) for c, limit in zip(report.checkpoints, limits, strict=True)])
 
 
 @cli.command()
@@ -236,8 +253,10 @@ def contracts() -> int:
 
 
 def _options(given: Given, select: Iterable[list[str]] = (), ignore: Iterable[list[str]] = ()) -> Options:
-    from drafcheck.runner import Options
+    from drafcheck.session import Options
 
+    if given["config"] is not None and given["no_config"]:
+        raise UsageError("--config and --no-config do not go together")
     return Options(
         target=given["target"],
         engine=given["engine"],
@@ -246,7 +265,36 @@ def _options(given: Given, select: Iterable[list[str]] = (), ignore: Iterable[li
         reference=given["reference"],
         select=[word for words in select for word in words],
         ignore=[word for words in ignore for word in words],
+        config=given["config"],
+        search=not given["no_config"],
     )
+
+
+def _on_command_line(option: str) -> bool:
+    """Whether the user wrote the option: a default yields to the settings."""
+    from click.core import ParameterSource
+
+    return click.get_current_context().get_parameter_source(option) is not ParameterSource.DEFAULT
+
+
+def _known(given: CheckGiven) -> Baseline | None:
+    """The findings that --baseline lists."""
+    if given["baseline"] is None:
+        return None
+    from drafcheck.baseline import read
+
+    if given["write_baseline"] is not None:
+        raise UsageError("--baseline and --write-baseline do not go together: the latter writes the whole file anew")
+    return read(given["baseline"])
+
+
+def _hide_known(examined: list[Examination], known: Baseline | None, goal: str | None) -> None:
+    """Set the findings of the baseline apart; with --write-baseline those of this run."""
+    if known is None and goal is None:
+        return
+    from drafcheck import baseline
+
+    baseline.hide(examined, known or baseline.write(str(goal), examined))
 
 
 def _publish(

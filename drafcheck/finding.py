@@ -73,3 +73,6 @@ class Finding(BaseModel):
     locations: tuple[Location, ...] = ()
     help: Text | None = None
     fixable: bool = False
+    about: Annotated[
+        tuple[str, ...], Field(exclude=True, repr=False, description="all that is meant where locations are cut short")
+    ] = ()

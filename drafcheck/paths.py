@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -25,3 +26,16 @@ def _folder(path: str) -> str:
     file = Path(path)
     beside_config = file.is_file() and (file.parent / "config.json").is_file()
     return str(file.parent) if beside_config else path
+
+
+def absolute(path: str | Path) -> str:
+    """The path from the root on, links not followed. Never fails: a name that no file system takes is left as it is."""
+    try:
+        return os.path.abspath(path)  # noqa: PTH100 - pathlib's own keeps the dots
+    except ValueError:
+        return os.path.join(Path.cwd(), path)  # noqa: PTH118
+
+
+def is_remote(path: str) -> bool:
+    """Whether a checkpoint is named by an address such as ``hf://org/name``, not by a path of this machine."""
+    return "://" in path

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 class Hit:
     """What a check yields; the registry adds code, name and the default severity.
 
-    ``severity`` must be one that the rule declares; ``None`` means the rule's first.
+    ``severity`` must be one that the rule declares; ``None`` means the rule's first. ``about`` names every tensor or
+    parameter that is meant, where ``locations`` show only the first few: suppressions and baselines go by it.
     """
 
     message: str
@@ -27,6 +28,7 @@ class Hit:
     severity: Severity | None = None
     confidence: Confidence = Confidence.CERTAIN
     fixable: bool = False
+    about: tuple[str, ...] = ()
 
 
 Check = Callable[["Subject"], Iterator[Hit]]

@@ -6,15 +6,15 @@ One way only; a step or a rule that crashes is noted as an internal error and ev
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from drafcheck import __version__
 from drafcheck.checkpoint import Checkpoint, open_checkpoint, open_target
 from drafcheck.checks.internal import crashes
-from drafcheck.contract import Engine, contract_for, load_toml, resolve_engine
+from drafcheck.contract import Engine, contract_for, load_toml
 from drafcheck.crash import describe
 from drafcheck.errors import NothingToCheck, UsageError
 from drafcheck.finding import Finding
@@ -23,39 +23,30 @@ from drafcheck.plan.files import select_files
 from drafcheck.plan.load import plan_load
 from drafcheck.plan.vocabulary import plan_vocabulary
 from drafcheck.plan.wiring import plan_wiring
-from drafcheck.registry import Hit, Rule, load_rules
-from drafcheck.report.model import INTERNAL_ERROR, NOTHING_TO_CHECK, Report, summarise
-from drafcheck.selection import choose
+from drafcheck.registry import Hit, Rule
+from drafcheck.report.model import INTERNAL_ERROR, NOTHING_TO_CHECK, STALE, Report, summarise
+from drafcheck.session import Options, Session, Setup
 from drafcheck.subject import NEEDS, Subject
 from drafcheck.targets import target_class
 from drafcheck.words import listed
 
 if TYPE_CHECKING:
     from drafcheck.config import DraftConfig
+    from drafcheck.report.model import Suppressed
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How to check, as the command line says it; None means: work it out."""
-
-    target: str | Path | None = None
-    engine: str | None = None
-    algorithm: str | None = None
-    dtype: str | None = None
-    reference: str | Path | None = None
-    select: Collection[str] = ()
-    ignore: Collection[str] = ()
-    lfs: Literal["error", "config-only"] = "error"  # what weights that are Git LFS pointers lead to
-
-
 @dataclass(slots=True)
 class Examination:
-    """One checkpoint after the rules have run. ``subject`` is None when nothing could be opened."""
+    """One checkpoint after the rules have run. ``subject`` is None when nothing could be opened.
+
+    ``setup`` is how it was checked. ``suppressed`` are the findings that are accepted, ``used`` the suppressions, by
+    position in the settings, that hid one.
+    """
 
     path: str
-    engine: Engine
+    setup: Setup
     subject: Subject | None = None
     target: str | None = None
     findings: list[Finding] = field(default_factory=list)
@@ -64,6 +55,13 @@ class Examination:
     crashed: dict[str, str] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     nothing: bool = False  # no checkpoint at the path, whichever rules were chosen
+    suppressed: list[Suppressed] = field(default_factory=list)
+    used: set[int] = field(default_factory=set)
+
+    @property
+    def engine(self) -> Engine:
+        """The release that it was checked for."""
+        return self.setup.engine
 
     def attempt(self, what: str, work: Callable[[], T]) -> T | None:
         """The result of ``work``, or None after noting its crash under the name ``what``."""
@@ -89,15 +87,16 @@ def lint(
     reference: str | Path | None = None,
     select: Collection[str] = (),
     ignore: Collection[str] = (),
+    config: str | Path | None = None,
 ) -> Report:
     """Check one draft checkpoint for one engine version, such as ``sglang==0.5.9``.
 
     ``path`` is a folder or a weight file; ``target`` the target's folder or config.json (else the one
-    that the draft's config names or ``target_config.json`` beside it). Whatever is wrong inside the
-    checkpoint is in the report. Raises UsageError for a path that does not exist or may not be
-    opened and for words that mean nothing (engine, rules).
+    that the draft's config names or ``target_config.json`` beside it). ``config`` is a settings file; none is
+    looked for without it. Whatever is wrong inside the checkpoint is in the report. Raises UsageError for a path
+    that does not exist or may not be opened and for words that mean nothing (engine, rules, settings).
     """
-    return lint_many((path,), Options(target, engine, algorithm, dtype, reference, select, ignore))
+    return lint_many((path,), Options(target, engine, algorithm, dtype, reference, select, ignore, config=config))
 
 
 def lint_many(paths: Sequence[str | Path], options: Options) -> Report:
@@ -106,16 +105,30 @@ def lint_many(paths: Sequence[str | Path], options: Options) -> Report:
 
 
 def examine_many(paths: Sequence[str | Path], options: Options) -> list[Examination]:
-    """Run the chosen rules over every path. Raises UsageError as ``lint`` does."""
-    rules = load_rules()
-    chosen = choose(rules, options.select, options.ignore)
-    engine = resolve_engine(options.engine)
-    return [examine(str(path), engine, options, rules, chosen) for path in paths]
+    """Run the chosen rules over every path, each under its own settings. Raises UsageError as ``lint`` does."""
+    session = Session(options)
+    examined = [examine(str(path), session.setup(str(path))) for path in paths]
+    settle(examined)
+    return examined
+
+
+def settle(examined: Sequence[Examination]) -> None:
+    """Add what only all checkpoints together show: the suppressions that none of them needs."""
+    if not any(seen.setup.ignores for seen in examined):
+        return
+    from drafcheck.suppress import judge
+
+    for seen in judge(examined):
+        for rule in seen.setup.chosen.values():
+            if rule.code in STALE:
+                _run(rule, seen)
+        _sort(seen)
 
 
 def inspect_one(path: str, options: Options) -> Examination:
     """Work out the plans of one checkpoint without running a rule. Raises UsageError as ``lint`` does."""
-    return examine(path, resolve_engine(options.engine), options, load_rules(), {})
+    setup = Session(options).setup(path)
+    return examine(path, replace(setup, chosen={}, ignores=()))
 
 
 def report_of(examined: Sequence[Examination]) -> Report:
@@ -126,23 +139,29 @@ def report_of(examined: Sequence[Examination]) -> Report:
     return Report(drafcheck=__version__, summary=summarise(checkpoints), checkpoints=checkpoints)
 
 
-def examine(
-    path: str, engine: Engine, options: Options, rules: Mapping[str, Rule], chosen: Mapping[str, Rule]
-) -> Examination:
-    """Read one checkpoint, work out the plans and run ``chosen``."""
-    seen = Examination(path, engine)
+def examine(path: str, setup: Setup) -> Examination:
+    """Read one checkpoint, work out the plans and run the rules chosen; accepted findings are set apart."""
+    seen = Examination(path, setup)
     try:
-        seen.subject = prepare(seen, options)
+        seen.subject = prepare(seen, setup.options)
     except NothingToCheck as nothing:
         seen.nothing = True
-        seen.findings.append(_finding(rules[NOTHING_TO_CHECK], Hit(str(nothing))))
+        seen.findings.append(_finding(setup.rules[NOTHING_TO_CHECK], Hit(str(nothing))))
         return seen
-    for rule in chosen.values():
-        if rule.code != INTERNAL_ERROR:
+    for rule in setup.chosen.values():
+        if rule.code not in (INTERNAL_ERROR, *STALE):
             _run(rule, seen)
-    seen.findings.extend(_finding(rules[INTERNAL_ERROR], hit) for hit in crashes(seen.crashed))
-    seen.findings.sort(key=lambda f: (f.severity.rank, f.rule))
+    if setup.ignores:
+        from drafcheck.suppress import hide
+
+        hide(seen)
+    seen.findings.extend(_finding(setup.rules[INTERNAL_ERROR], hit) for hit in crashes(seen.crashed))
+    _sort(seen)
     return seen
+
+
+def _sort(seen: Examination) -> None:
+    seen.findings.sort(key=lambda f: (f.severity.rank, f.rule))
 
 
 def prepare(seen: Examination, options: Options) -> Subject | None:
@@ -268,4 +287,5 @@ def _finding(rule: Rule, hit: Hit) -> Finding:
         locations=hit.locations,
         help=hit.help,
         fixable=hit.fixable,
+        about=hit.about,
     )

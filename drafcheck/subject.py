@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from drafcheck.contract import Contract, Engine
     from drafcheck.plan.files import Selection
     from drafcheck.reference import Reference
+    from drafcheck.suppress import Ignore
     from drafcheck.targets import TargetClass
 
 NEEDS = {
@@ -46,6 +47,8 @@ class Subject:
     vocabulary: VocabularyPlan | None = None
     reference: Reference | None = None
     crashed: dict[str, str] = field(default_factory=dict)
+    unused: list[Ignore] = field(default_factory=list)  # known once all checkpoints of the call were checked
+    expired: list[Ignore] = field(default_factory=list)
 
     def has(self, need: str) -> bool:
         """Whether the part that a rule needs is there; ``need`` is a key of NEEDS."""

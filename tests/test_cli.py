@@ -252,7 +252,7 @@ def test_a_crash_in_a_rule_is_named_and_the_others_run(
         raise KeyError("boom")
 
     broken_rule = Rule(victim.code, victim.name, victim.severities, (), victim.since, crash)  # type: ignore[arg-type]
-    monkeypatch.setattr("drafcheck.runner.load_rules", lambda: rules | {"DC101": broken_rule})
+    monkeypatch.setattr("drafcheck.session.load_rules", lambda: rules | {"DC101": broken_rule})
     assert run([str(broken), *ENGINE, "--fail-on", "never", "--format", "json"]) == 2
     checkpoint = json.loads(capsys.readouterr().out)["checkpoints"][0]
     assert checkpoint["outcome"] == "internal-error"

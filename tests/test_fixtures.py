@@ -66,6 +66,8 @@ TWINS = {
     "DC509": "healthy",
     "DC601": "kimi-0.5.11",
     "DC603": "healthy-0.5.23",
+    "DC901": "suppressed-for-another-checkpoint",
+    "DC902": "suppressed",
 }
 """For each rule the checkpoint of fixtures/good that comes nearest to its fault and has none."""
 

@@ -54,6 +54,7 @@ def test_a_lint_imports_nothing_heavy(tmp_path: Path, floor: set[str]) -> None:
         modules = imported("-m", "drafcheck", str(tmp_path), "--engine", "sglang==0.5.15", "--format", style)
         assert {"drafcheck.plan.load", f"drafcheck.report.{style}"} <= modules
         assert heavy(modules) - floor == set()
+        assert modules & {"drafcheck.settings_model", "drafcheck.suppress", "drafcheck.tomlpos"} == set()
 
 
 @pytest.mark.parametrize("command", ["--help", "--version"])

@@ -161,6 +161,8 @@ def test_json_is_valid_and_as_promised() -> None:
         "plan",
         "wiring",
         "skipped",
+        "suppressed",
+        "settings",
     ]
     assert made["findings"][0] == {
         "rule": "DC201",

@@ -10,7 +10,7 @@ from drafts import Draft
 
 Edit = Callable[[Draft], None]
 
-FAMILIES = ("cases_files", "cases_names", "cases_vocabulary", "cases_wiring", "cases_config")
+FAMILIES = ("cases_files", "cases_names", "cases_vocabulary", "cases_wiring", "cases_config", "cases_settings")
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
 """Write what is generated: the rule table and the demo in README.md, docs/rules.md, docs/cli.md,
-docs/contracts, the JSON Schema.
+docs/contracts, the JSON Schemas.
 
 python tools/gen_docs.py            # write
 python tools/gen_docs.py --check    # exit 1 and name the files that are stale
@@ -23,6 +23,8 @@ from drafcheck.cli import cli, run
 from drafcheck.registry import Rule, load_rules
 from drafcheck.report.json import SCHEMA_FILE, schema_text
 from drafcheck.report.rules import severities, summary
+from drafcheck.settings_model import SCHEMA_FILE as SETTINGS_SCHEMA
+from drafcheck.settings_model import schema_text as settings_schema
 
 ROOT = Path(__file__).resolve().parent.parent
 CONTRACTS = ROOT / "docs" / "contracts"
@@ -126,6 +128,7 @@ def generated() -> dict[Path, str]:
         ROOT / "docs" / "cli.md": cli_page(),
         SCHEMA_FILE: schema_text(),
         **{CONTRACTS / name: text for name, text in gen_contracts.pages().items()},
+        SETTINGS_SCHEMA: settings_schema(),
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from drafcheck.contract import Contract, load_toml
@@ -53,6 +53,11 @@ def places(tensors: list[Tensor], most: int = 3) -> tuple[Location, ...]:
     return tuple(Location(file=t.file, tensor=t.name) for t in tensors[:most])
 
 
+def names(tensors: Iterable[Tensor]) -> tuple[str, ...]:
+    """What all tensors are called, those too that ``places`` leaves out."""
+    return tuple(t.name for t in tensors)
+
+
 def weight_of(tensors: list[Tensor], plan: LoadPlan) -> str:
     """The share of the drafter's parameters that ``tensors`` are; mapping and masks are no parameters."""
     trained = [t for t in plan.seen if t.dtype.startswith(("F", "BF"))]
@@ -94,6 +99,7 @@ def dropped_weight(s: Subject) -> Iterator[Hit]:
             severity=_severity_of_drop(tensors, wanted, plan),
             confidence=Confidence.CERTAIN if wanted else Confidence.LIKELY,
             fixable=wanted is not None,
+            about=names(tensors),
         )
 
 
@@ -196,6 +202,7 @@ def _unwritten(s: Subject, missing: list[Parameter]) -> Hit:
         (Location(file=_file(s)),),
         help="mend the names of the dropped tensors" if lost(s) else "export the drafter again with these tensors",
         severity=Severity.WARNING if only_norms else Severity.ERROR,
+        about=tuple(p.name for p in missing),
     )
 
 
@@ -225,6 +232,7 @@ def partial_parameter(s: Subject) -> Iterator[Hit]:
             f"`{partial.parameter}` gets no {parts}: {100 * partial.fraction:.1f} % of its rows stay uninitialised",
             places([w.tensor for w in plan.writes_to(partial.parameter)], 1),
             help=f"export the drafter again with {parts}",
+            about=(partial.parameter,),
         )
 
 
@@ -254,6 +262,7 @@ def refused_weight(s: Subject) -> Iterator[Hit]:
             places([r.tensor for r in refused if r.tensor is not None]),
             help=_rename_help(s, first.name, wanted),
             fixable=wanted is not None,
+            about=names(r.tensor for r in refused if r.tensor is not None),
         )
 
 
@@ -287,6 +296,7 @@ def wrapper_prefix(s: Subject) -> Iterator[Hit]:
             places(tensors),
             help=f"take `{prefix}` off the names: `{first.name if first else ''}`",
             fixable=True,
+            about=names(tensors),
         )
 
 
@@ -318,4 +328,5 @@ def foreign_naming(s: Subject) -> Iterator[Hit]:
             places(tensors),
             help=f"rename them: `{tensors[0].name}` is `{wanted.name if wanted else ''}` here",
             confidence=Confidence.LIKELY,
+            about=names(tensors),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from drafcheck.checks.names import absent_layers, is_surplus_layer, layer_of, places, plans
+from drafcheck.checks.names import absent_layers, is_surplus_layer, layer_of, names, places, plans
 from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.heads import misfit
 from drafcheck.lookup import MISSING, raw
@@ -92,6 +92,7 @@ def _refused_shape(s: Subject, refused: list[Refusal]) -> Hit:
         f"{refused[0].error}{_others(len(tensors) - 1)}",
         (*places(tensors, 5), *_sizes_in_config(s, formula)),
         help=_shape_help(s, formula, first.shape, sizes),
+        about=names(tensors),
     )
 
 
@@ -108,6 +109,7 @@ def _silent_shape(s: Subject, writes: list[Write]) -> Hit:
         (*places([w.tensor for w in writes], 5), *_sizes_in_config(s, formula)),
         help=_shape_help(s, formula, first.tensor.shape, sizes),
         severity=severity,
+        about=names(w.tensor for w in writes),
     )
 
 
@@ -262,6 +264,7 @@ def _surplus(s: Subject, said: int | None) -> Iterator[Hit]:
             help=f"set `num_hidden_layers` to {layers[-1] + 1} if the drafter was trained with that many",
             severity=Severity.NOTE,
             confidence=Confidence.LIKELY,
+            about=names(surplus),
         )
 
 
@@ -293,6 +296,7 @@ def bias_without_slot(s: Subject) -> Iterator[Hit]:
                 places(group),
                 help=_bias_help(s, group[0].name),
                 severity=severity,
+                about=names(group),
             )
     yield from _unwritten_biases(s)
 
@@ -310,9 +314,9 @@ def _bias_help(s: Subject, name: str) -> str:
 
 def _unwritten_biases(s: Subject) -> Iterator[Hit]:
     plan, _ = plans(s)
-    names = [n for n in plan.unwritten if n.endswith(".bias")] if plan.refused is None else []
+    biases = [n for n in plan.unwritten if n.endswith(".bias")] if plan.refused is None else []
     for initial, severity in (("empty", Severity.ERROR), ("random", Severity.NOTE)):
-        group = [n for n in names if plan.parameters[n].initial == initial]
+        group = [n for n in biases if plan.parameters[n].initial == initial]
         if group:
             state = "uninitialised memory" if initial == "empty" else "its random initialisation"
             said = [k for k in ("attention_bias", "bias") if s.config is not None and s.config.data.get(k)]
@@ -323,6 +327,7 @@ def _unwritten_biases(s: Subject) -> Iterator[Hit]:
                 if initial == "empty"
                 else "nothing to do: measured harmless",
                 severity=severity,
+                about=tuple(group),
             )
 
 

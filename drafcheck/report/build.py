@@ -8,6 +8,7 @@ from drafcheck.finding import Severity
 from drafcheck.report.model import (
     INTERNAL_ERROR,
     NOTHING_TO_CHECK,
+    STALE,
     CheckpointReport,
     EngineInfo,
     Loaded,
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 def checkpoint_report(seen: Examination) -> CheckpointReport:
     """Everything that is said about one checkpoint."""
-    subject = seen.subject
+    subject, settings = seen.subject, seen.setup.settings
     return CheckpointReport(
         path=seen.path,
         engine=EngineInfo(name=seen.engine.name, version=seen.engine.version),
@@ -38,13 +39,15 @@ def checkpoint_report(seen: Examination) -> CheckpointReport:
         plan=_plan(subject) if subject else None,
         wiring=_wiring(subject.wiring) if subject and subject.wiring else None,
         skipped=tuple(Skipped(rule=code, why=why) for code, why in seen.skipped),
+        suppressed=tuple(seen.suppressed),
+        settings=settings.shown if settings is not None else None,
     )
 
 
 def outcome(seen: Examination) -> Outcome:
     """The worst outcome that applies."""
     codes = {f.rule for f in seen.findings}
-    severities = {f.severity for f in seen.findings}
+    severities = {f.severity for f in seen.findings if f.rule not in STALE}  # those are no fault of the checkpoint
     if INTERNAL_ERROR in codes:
         return Outcome.INTERNAL_ERROR
     if NOTHING_TO_CHECK in codes or seen.nothing:

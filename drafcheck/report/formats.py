@@ -71,9 +71,11 @@ def _gitlab(view: View) -> str:
 
 def _junit(view: View) -> str:
     from drafcheck.report import junit
+    from drafcheck.report.model import FailOn
 
     ran = {number: seen.ran for number, seen in enumerate(view.examined)}
-    return junit.render(view.report, ran, fail_on=view.fail_on)
+    limits = {n: FailOn(own) for n, seen in enumerate(view.examined) if (own := seen.setup.options.fail_on)}
+    return junit.render(view.report, ran, fail_on=view.fail_on, limits=limits)
 
 
 def _markdown(view: View) -> str:

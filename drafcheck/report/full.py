@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from drafcheck.finding import Confidence, Finding, Severity
-from drafcheck.report.model import CheckpointReport, Outcome, Report
+from drafcheck.report.model import CheckpointReport, Outcome, Report, Suppressed
 from drafcheck.report.place import detail, place
 from drafcheck.report.style import Style
 from drafcheck.report.text import plural, printable
@@ -41,6 +41,7 @@ def render(
     for number, checkpoint in enumerate(report.checkpoints):
         shown = [f for f in checkpoint.findings if not quiet or f.severity is Severity.ERROR]
         blocks += [_finding(checkpoint, f, paint, verbose) for f in shown]
+        blocks += [_suppressed(checkpoint, s, paint) for s in checkpoint.suppressed] if verbose else []
         blocks += [appendix[number]] if appendix and number in appendix else []
         blocks.append(closing(checkpoint, paint, quiet=quiet))
     if len(report.checkpoints) > 1:
@@ -57,8 +58,9 @@ def closing(checkpoint: CheckpointReport, style: Style, *, quiet: bool = False) 
 
 def verdict(checkpoint: CheckpointReport, style: Style) -> str:
     """One line such as ``ckpt: broken: 2 errors, 1 note``."""
-    counts = ", ".join(plural(n, s.value) for s in Severity if (n := checkpoint.count(s)))
-    words = _VERDICTS[checkpoint.outcome] + (f": {counts}" if counts else "")
+    counts = [plural(n, s.value) for s in Severity if (n := checkpoint.count(s))]
+    counts += [f"{len(checkpoint.suppressed)} suppressed"] if checkpoint.suppressed else []
+    words = _VERDICTS[checkpoint.outcome] + (f": {', '.join(counts)}" if counts else "")
     return style.bold(f"{printable(checkpoint.path)}: {words}")
 
 
@@ -81,6 +83,13 @@ def _finding(checkpoint: CheckpointReport, finding: Finding, style: Style, verbo
     return "".join(f"{line}\n" for line in lines)
 
 
+def _suppressed(checkpoint: CheckpointReport, suppressed: Suppressed, style: Style) -> str:
+    """An accepted finding, for -v: who accepted it comes last."""
+    text = _finding(checkpoint, suppressed.finding, style, verbose=False)
+    by = suppressed.reason if suppressed.reason is not None else f"the {suppressed.by} lists it"
+    return f"suppressed {text}  {style.mark('= reason:')} {printable(by)}\n"
+
+
 def _places(checkpoint: CheckpointReport, finding: Finding, style: Style, most: int | None) -> Iterator[str]:
     for location in finding.locations[:most]:
         inside = detail(location)
@@ -95,6 +104,7 @@ def checked(checkpoint: CheckpointReport) -> str:
     parts = [engine, f"contract {checkpoint.contract}" if checkpoint.contract else "no contract for its class"]
     parts += [f"algorithm {checkpoint.algorithm}"] if checkpoint.algorithm else []
     parts += [f"target {checkpoint.target}" if checkpoint.target else "no target"]
+    parts += [f"settings {checkpoint.settings}"] if checkpoint.settings else []
     return printable("checked for " + ", ".join(parts))
 
 
@@ -102,4 +112,5 @@ def total(report: Report) -> str:
     """How much was found in all checkpoints together, such as ``2 errors, 1 note``."""
     summary = report.summary
     counts = {"error": summary.errors, "warning": summary.warnings, "note": summary.notes}
-    return ", ".join(plural(n, noun) for noun, n in counts.items() if n) or "no findings"
+    found = ", ".join(plural(n, noun) for noun, n in counts.items() if n) or "no findings"
+    return f"{found}, {summary.suppressed} suppressed" if summary.suppressed else found

@@ -19,19 +19,27 @@ if TYPE_CHECKING:
 _NO_TEST = (Outcome.INTERNAL_ERROR, Outcome.NOTHING_TO_CHECK)
 
 
-def render(report: Report, ran: Mapping[int, Sequence[str]] | None = None, *, fail_on: FailOn = FailOn.ERROR) -> str:
+def render(
+    report: Report,
+    ran: Mapping[int, Sequence[str]] | None = None,
+    *,
+    fail_on: FailOn = FailOn.ERROR,
+    limits: Mapping[int, FailOn] | None = None,
+) -> str:
     """One ``testsuites`` element.
 
     ``ran`` holds the codes of the rules that ran on the checkpoint at that position: those without a finding are
     test cases that passed. A finding below ``fail_on`` (``never`` counts as ``error``) does not fail its test case
-    and stands in its output. Whatever XML can not hold is escaped before it comes here (see ``printable``).
+    and stands in its output; ``limits`` are those of single checkpoints, by position. Whatever XML can not
+    hold is escaped before it comes here (see ``printable``).
     """
     from xml.etree.ElementTree import Element, indent, tostring
 
     root = Element("testsuites", name="drafcheck")
     names = {rule.code: rule.name for rule in load_rules().values()}
-    limit = Severity.WARNING if fail_on is FailOn.WARNING else Severity.ERROR
     for number, checkpoint in enumerate(report.checkpoints):
+        own = (limits or {}).get(number, fail_on)
+        limit = Severity.WARNING if own is FailOn.WARNING else Severity.ERROR
         here = {code: names.get(code, "") for code in (ran or {}).get(number, ())}
         here |= {s.rule: names.get(s.rule, "") for s in checkpoint.skipped}
         here |= {f.rule: f.name for f in checkpoint.findings}

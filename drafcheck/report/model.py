@@ -17,6 +17,8 @@ from drafcheck.finding import Finding, Severity, Text
 SCHEMA: Literal["drafcheck-report-1"] = "drafcheck-report-1"
 INTERNAL_ERROR = "DC999"
 NOTHING_TO_CHECK = "DC001"
+STALE = ("DC901", "DC902")
+"""The rules about suppressions: they run last, when every checkpoint was checked."""
 
 _EXIT_ORDER = (0, 1, 3, 2)
 
@@ -103,6 +105,14 @@ class Skipped(_Model):
     why: str
 
 
+class Suppressed(_Model):
+    """A finding that was accepted: it counts neither for the outcome nor for the exit code."""
+
+    finding: Finding
+    by: Literal["settings", "baseline"]
+    reason: Text | None = Field(default=None, description="as the settings give it")
+
+
 class CheckpointReport(_Model):
     """Everything said about one checkpoint. ``plan`` and ``wiring`` are null when they could not be worked out."""
 
@@ -116,6 +126,8 @@ class CheckpointReport(_Model):
     plan: Plan | None
     wiring: Wiring | None
     skipped: tuple[Skipped, ...]
+    suppressed: tuple[Suppressed, ...] = ()
+    settings: Text | None = Field(default=None, description="the settings file in force")
 
     def count(self, severity: Severity) -> int:
         """How many findings have this severity."""
@@ -170,8 +182,12 @@ class Report(_Model):
 
     def exit_code_for(self, fail_on: FailOn) -> int:
         """The worst exit code of the checkpoints, in the order 0, 1, 3, 2."""
-        codes = [c.exit_code(fail_on) for c in self.checkpoints] or [3]
-        return max(codes, key=_EXIT_ORDER.index)
+        return worst([c.exit_code(fail_on) for c in self.checkpoints])
+
+
+def worst(codes: Sequence[int]) -> int:
+    """The exit code that decides, in the order 0, 1, 3, 2; 3 of none."""
+    return max(codes or [3], key=_EXIT_ORDER.index)
 
 
 def summarise(checkpoints: Sequence[CheckpointReport]) -> Summary:
@@ -180,6 +196,6 @@ def summarise(checkpoints: Sequence[CheckpointReport]) -> Summary:
         errors=sum(c.count(Severity.ERROR) for c in checkpoints),
         warnings=sum(c.count(Severity.WARNING) for c in checkpoints),
         notes=sum(c.count(Severity.NOTE) for c in checkpoints),
-        suppressed=0,
+        suppressed=sum(len(c.suppressed) for c in checkpoints),
         checkpoints=len(checkpoints),
     )

@@ -44,7 +44,8 @@ def path_of(report: CheckpointReport, file: str | None) -> str:
         return report.path if PurePath(report.path).name == file else file
     if "://" in report.path:  # a path would lose one of the slashes
         return f"{report.path.rstrip('/')}/{file}"
-    return (PurePath(report.path) / file).as_posix()
+    path = PurePath(report.path) / file
+    return os.path.normpath(path) if file.startswith("..") else path.as_posix()  # a settings file above it
 
 
 def from_here(path: str) -> str:

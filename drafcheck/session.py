@@ -1,0 +1,118 @@
+"""How each checkpoint of one call is checked: the command line first, then the settings in force for it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from drafcheck.contract import Engine, resolve_engine
+from drafcheck.errors import UsageError
+from drafcheck.paths import is_remote
+from drafcheck.registry import Rule, load_rules
+from drafcheck.selection import choose
+from drafcheck.settings import Search
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from drafcheck.settings import SettingsFile
+    from drafcheck.suppress import Ignore
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to check, as the command line says it; None means: work it out."""
+
+    target: str | Path | None = None
+    engine: str | None = None
+    algorithm: str | None = None
+    dtype: str | None = None
+    reference: str | Path | None = None
+    select: Collection[str] = ()
+    ignore: Collection[str] = ()
+    lfs: Literal["error", "config-only"] = "error"  # what weights that are Git LFS pointers lead to
+    config: str | Path | None = None  # the settings file; without it one is looked for only when ``search``
+    search: bool = False
+    fail_on: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What holds for the checkpoints under one settings file: ``options`` are those of the call, completed by it."""
+
+    options: Options
+    engine: Engine
+    rules: Mapping[str, Rule]
+    chosen: Mapping[str, Rule]
+    settings: SettingsFile | None = None
+    ignores: tuple[Ignore, ...] = ()
+
+
+class Session:
+    """One call: settings are read once, however many checkpoints they govern."""
+
+    def __init__(self, options: Options) -> None:
+        """Raises UsageError when ``options.config`` can not be used."""
+        self._options = options
+        self._search = Search(options.config, upward=options.search)
+        self._made: dict[Path | None, Setup] = {}
+
+    def setup(self, checkpoint: str) -> Setup:
+        """How the checkpoint at that path is checked. Raises UsageError for words that mean nothing."""
+        found = self._search.find(checkpoint)
+        path = found.path if found is not None else None
+        if path not in self._made:
+            self._made[path] = self._make(found)
+        return self._made[path]
+
+    def _make(self, found: SettingsFile | None) -> Setup:
+        if found is None:
+            return _setup(self._options)
+        from drafcheck.suppress import ignores
+
+        given = self._options
+        made = _setup(_completed(given, found), found, given)
+        return replace(made, settings=found, ignores=ignores(found, dict(made.rules)))
+
+
+def _setup(options: Options, found: SettingsFile | None = None, given: Options | None = None) -> Setup:
+    """``given`` are the options of the command line alone: the rest is of the settings, which errors then name."""
+    rules = load_rules()
+
+    def told(key: str, work: Callable[[], T]) -> T:
+        try:
+            return work()
+        except UsageError as error:
+            if found is None or getattr(given, key):
+                raise
+            raise found.wrong(str(error), key) from None
+
+    engine = told("engine", lambda: resolve_engine(options.engine))
+    told("select", lambda: choose(rules, options.select))
+    chosen = told("ignore", lambda: choose(rules, options.select, options.ignore))
+    return Setup(options, engine, rules, chosen)
+
+
+def _completed(given: Options, found: SettingsFile) -> Options:
+    """The options of the command line, and of the settings where it says nothing."""
+    values = found.values
+    return replace(
+        given,
+        target=given.target if given.target is not None else _target(found),
+        engine=given.engine or values.engine or None,
+        algorithm=given.algorithm or values.algorithm or None,
+        dtype=given.dtype or values.dtype or None,
+        select=given.select or values.select,
+        ignore=given.ignore or values.ignore,
+        fail_on=given.fail_on or values.fail_on,
+    )
+
+
+def _target(found: SettingsFile) -> str | None:
+    """The target of the settings, from the folder of their file; an address is left as it is."""
+    target = found.values.target
+    return str(found.folder / target) if target and not is_remote(target) else target or None
