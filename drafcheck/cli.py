@@ -6,13 +6,13 @@ import contextlib
 import gc
 import os
 import sys
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Literal, NoReturn, TypedDict
+from typing import TYPE_CHECKING, Literal, NoReturn
 
 import click
 
 from drafcheck import __version__
-from drafcheck.commands import DefaultGroup, EngineWord, RuleWord, RuleWords
+from drafcheck.cli_options import Given, RulesGiven, input_options, on_command_line, options_of, rule_options
+from drafcheck.commands import DefaultGroup, RuleWord
 from drafcheck.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,24 +22,8 @@ if TYPE_CHECKING:
     from drafcheck.report.model import Report
     from drafcheck.report.style import Style
     from drafcheck.runner import Examination
-    from drafcheck.session import Options
 
 INTERRUPTED = 130
-
-Command = Callable[..., int]
-
-
-class Given(TypedDict):
-    """The options that ``check`` and ``show`` share, as click hands them over."""
-
-    target: str | None
-    engine: str | None
-    algorithm: str | None
-    dtype: str | None
-    reference: str | None
-    color: str
-    config: str | None
-    no_config: bool
 
 
 class ShowGiven(Given):
@@ -49,14 +33,11 @@ class ShowGiven(Given):
     output_file: str | None
 
 
-class CheckGiven(Given):
-    """The options of ``check``: those in the plural, ``select`` and ``ignore`` may stand several times."""
+class CheckGiven(Given, RulesGiven):
+    """The options of ``check``; those in the plural may stand several times."""
 
     styles: tuple[str, ...]
     output_files: tuple[str, ...]
-    select: tuple[list[str], ...]
-    ignore: tuple[list[str], ...]
-    fail_on: str
     lfs: Literal["error", "config-only"]
     quiet: bool
     verbose: bool
@@ -99,27 +80,6 @@ def _complain(message: str) -> int:
     return 2
 
 
-def _input_options(command: Command) -> Command:
-    """The options that say what is checked, and for which engine."""
-    options = [
-        click.option("--target", metavar="PATH", type=click.Path(), help="The target's folder or config.json."),
-        click.option("--engine", metavar="NAME[==X.Y.Z]", type=EngineWord(), help="Default: the installed release."),
-        click.option("--algorithm", metavar="NAME", help="The speculative algorithm of the launch."),
-        click.option("--dtype", metavar="NAME", help="The dtype of the launch, such as bfloat16."),
-        click.option("--reference", metavar="PATH", type=click.Path(), help="A checkpoint or mapping to compare with."),
-        click.option(
-            "--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colours; see NO_COLOR."
-        ),
-        click.option(
-            "--config", metavar="FILE", type=click.Path(), help="The settings file; default: the nearest one upward."
-        ),
-        click.option("--no-config", is_flag=True, help="No settings: only the command line counts."),
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
 @click.group(cls=DefaultGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="drafcheck %(version)s")
 @click.pass_context
@@ -140,16 +100,8 @@ def cli(ctx: click.Context) -> int:
 
 @cli.command()
 @click.argument("paths", metavar="CKPT...", nargs=-1, required=True, type=click.Path())
-@_input_options
-@click.option("--select", metavar="RULES", multiple=True, type=RuleWords(), help="Only these: DC101, DC3 or a name.")
-@click.option("--ignore", metavar="RULES", multiple=True, type=RuleWords(), help="All but these.")
-@click.option(
-    "--fail-on",
-    type=click.Choice(["error", "warning", "never"]),
-    default="error",
-    show_default=True,
-    help="The least severity for exit code 1.",
-)
+@input_options
+@rule_options
 @click.option(
     "--format",
     "styles",
@@ -186,8 +138,8 @@ def check(paths: tuple[str, ...], **given: Unpack[CheckGiven]) -> int:
     from drafcheck.runner import examine_many, report_of
 
     outputs = pairs(given["styles"], given["output_files"])
-    fail_on = given["fail_on"] if _on_command_line("fail_on") else None
-    options = _options(given, given["select"], given["ignore"])
+    fail_on = given["fail_on"] if on_command_line("fail_on") else None
+    options = options_of(given, given["select"], given["ignore"])
     options = replace(options, fail_on=fail_on, lfs=given["lfs"])
     known = _known(given)
     examined = examine_many(checkpoints(paths), options)
@@ -200,7 +152,7 @@ def check(paths: tuple[str, ...], **given: Unpack[CheckGiven]) -> int:
 
 @cli.command()
 @click.argument("path", metavar="CKPT", type=click.Path())
-@_input_options
+@input_options
 @click.option(
     "--format", "style", type=click.Choice(["full", "json"]), default="full", show_default=True, help="Of the plans."
 )
@@ -211,7 +163,7 @@ def show(path: str, **given: Unpack[ShowGiven]) -> int:
     from drafcheck.report import json, show
     from drafcheck.runner import inspect_one, report_of
 
-    seen = inspect_one(checkpoints([path])[0], _options(given))
+    seen = inspect_one(checkpoints([path])[0], options_of(given))
     report = report_of([seen])
     if given["style"] == "json":
         _deliver(json.render(report), given["output_file"])
@@ -250,31 +202,6 @@ def contracts() -> int:
 
     write_out(docs.contracts())
     return 0
-
-
-def _options(given: Given, select: Iterable[list[str]] = (), ignore: Iterable[list[str]] = ()) -> Options:
-    from drafcheck.session import Options
-
-    if given["config"] is not None and given["no_config"]:
-        raise UsageError("--config and --no-config do not go together")
-    return Options(
-        target=given["target"],
-        engine=given["engine"],
-        algorithm=given["algorithm"],
-        dtype=given["dtype"],
-        reference=given["reference"],
-        select=[word for words in select for word in words],
-        ignore=[word for words in ignore for word in words],
-        config=given["config"],
-        search=not given["no_config"],
-    )
-
-
-def _on_command_line(option: str) -> bool:
-    """Whether the user wrote the option: a default yields to the settings."""
-    from click.core import ParameterSource
-
-    return click.get_current_context().get_parameter_source(option) is not ParameterSource.DEFAULT
 
 
 def _known(given: CheckGiven) -> Baseline | None:

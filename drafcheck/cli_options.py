@@ -1,0 +1,106 @@
+"""The options that several commands share, and what they come to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, TypedDict
+
+import click
+
+from drafcheck.commands import EngineWord, RuleWords
+from drafcheck.errors import UsageError
+
+if TYPE_CHECKING:
+    from drafcheck.session import Options
+
+Command = Callable[..., int]
+
+
+class Given(TypedDict):
+    """The options that ``check``, ``show`` and ``gate`` share, as click hands them over."""
+
+    target: str | None
+    engine: str | None
+    algorithm: str | None
+    dtype: str | None
+    reference: str | None
+    color: str
+    config: str | None
+    no_config: bool
+
+
+class RulesGiven(TypedDict):
+    """The options that choose rules and the threshold; ``select`` and ``ignore`` may stand several times."""
+
+    select: tuple[list[str], ...]
+    ignore: tuple[list[str], ...]
+    fail_on: str
+
+
+def input_options(command: Command) -> Command:
+    """The options that say what is checked, and for which engine."""
+    options = [
+        click.option("--target", metavar="PATH", type=click.Path(), help="The target's folder or config.json."),
+        click.option("--engine", metavar="NAME[==X.Y.Z]", type=EngineWord(), help="Default: the installed release."),
+        click.option("--algorithm", metavar="NAME", help="The speculative algorithm of the launch."),
+        click.option("--dtype", metavar="NAME", help="The dtype of the launch, such as bfloat16."),
+        click.option("--reference", metavar="PATH", type=click.Path(), help="A checkpoint or mapping to compare with."),
+        click.option(
+            "--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colours; see NO_COLOR."
+        ),
+        click.option(
+            "--config", metavar="FILE", type=click.Path(), help="The settings file; default: the nearest one upward."
+        ),
+        click.option("--no-config", is_flag=True, help="No settings: only the command line counts."),
+    ]
+    return _with(options, command)
+
+
+def rule_options(command: Command) -> Command:
+    """The options that choose rules, and what the exit code makes of them."""
+    options = [
+        click.option(
+            "--select", metavar="RULES", multiple=True, type=RuleWords(), help="Only these: DC101, DC3 or a name."
+        ),
+        click.option("--ignore", metavar="RULES", multiple=True, type=RuleWords(), help="All but these."),
+        click.option(
+            "--fail-on",
+            type=click.Choice(["error", "warning", "never"]),
+            default="error",
+            show_default=True,
+            help="The least severity for exit code 1.",
+        ),
+    ]
+    return _with(options, command)
+
+
+def options_of(given: Given, select: Iterable[list[str]] = (), ignore: Iterable[list[str]] = ()) -> Options:
+    """How to check, as the command line says it. Raises UsageError for options that contradict each other."""
+    from drafcheck.session import Options
+
+    if given["config"] is not None and given["no_config"]:
+        raise UsageError("--config and --no-config do not go together")
+    return Options(
+        target=given["target"],
+        engine=given["engine"],
+        algorithm=given["algorithm"],
+        dtype=given["dtype"],
+        reference=given["reference"],
+        select=[word for words in select for word in words],
+        ignore=[word for words in ignore for word in words],
+        config=given["config"],
+        search=not given["no_config"],
+    )
+
+
+def on_command_line(option: str) -> bool:
+    """Whether the user wrote the option: a default yields to the settings."""
+    from click.core import ParameterSource
+
+    return click.get_current_context().get_parameter_source(option) is not ParameterSource.DEFAULT
+
+
+def _with(options: Sequence[Callable[[Command], Command]], command: Command) -> Command:
+    for option in reversed(options):
+        command = option(command)
+    return command
