@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from drafts import Draft
+from helpers import package_index
 from weightfiles import POINTER
 
 ROOT = Path(__file__).parent.parent
@@ -125,13 +126,6 @@ def test_weights_that_lfs_did_not_fetch(scratch: Scratch) -> None:
     failed = scratch.run("--all-files")
     assert failed.returncode == 1
     assert "DC203" in failed.stdout
-
-
-def package_index(folder: Path) -> bool:
-    """Whether pip reaches an index: asked for the one package that building drafcheck needs."""
-    pip = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--timeout", "5", "--retries", "0"]
-    done = subprocess.run([*pip, "-d", str(folder), "hatchling"], capture_output=True, timeout=120, check=False)
-    return done.returncode == 0
 
 
 def test_pre_commit_installs_this_repository(tmp_path: Path) -> None:
