@@ -175,15 +175,16 @@ def show(path: str, **given: Unpack[ShowGiven]) -> int:
 @cli.command()
 @click.argument("word", metavar="[CODE|NAME]", required=False, type=RuleWord())
 @click.option("--all", "everything", is_flag=True, help="The documentation of every rule.")
-def rule(word: str | None, everything: bool) -> int:
+@click.option("--config", metavar="FILE", type=click.Path(), help="Also the rules of the plugins in these settings.")
+def rule(word: str | None, everything: bool, config: str | None) -> int:
     """Explain a rule; without a name, list them all."""
     from drafcheck.output import write_out
-    from drafcheck.registry import load_rules
+    from drafcheck.plugins import with_plugins
     from drafcheck.report import rules as docs
     from drafcheck.report.style import style_for
     from drafcheck.selection import find
 
-    known = load_rules()
+    known = with_plugins(config)
     style = style_for("auto", sys.stdout)
     if word is not None:
         write_out(docs.page(find(known, word), style))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,6 +56,9 @@ class Rule:
         return self.check.__doc__ or ""
 
 
+PREFIX = "DC"
+"""What the codes of built-in rules, and no others, begin with."""
+
 _RULES: dict[str, Rule] = {}
 
 
@@ -84,4 +87,20 @@ def load_rules() -> dict[str, Rule]:
     """All built-in rules by code, in order of code; imports the check modules once."""
     for module in sorted(Path(__file__).with_name("checks").glob("[a-z]*.py")):
         importlib.import_module(f"drafcheck.checks.{module.stem}")
+    return {code: rule for code, rule in declared().items() if prefix_of(code) == PREFIX}
+
+
+def declared() -> dict[str, Rule]:
+    """Every rule declared so far in this process, those of plugins too, by code, in order of code."""
     return dict(sorted(_RULES.items()))
+
+
+def forget(codes: Iterable[str]) -> None:
+    """Take rules out again: those of a plugin that can not be used."""
+    for code in codes:
+        _RULES.pop(code, None)
+
+
+def prefix_of(code: str) -> str:
+    """The letters of a code, ``DC`` of the built-in rules."""
+    return code.rstrip("0123456789")

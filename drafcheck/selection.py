@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from drafcheck.errors import UsageError
-from drafcheck.registry import Rule
+from drafcheck.registry import Rule, prefix_of
 
 
 def choose(rules: Mapping[str, Rule], select: Collection[str] = (), ignore: Collection[str] = ()) -> dict[str, Rule]:
@@ -54,8 +54,8 @@ def _codes(rules: Mapping[str, Rule], words: Iterable[str]) -> set[str]:
 
 
 def _matches(rule: Rule, word: str) -> bool:
-    prefix = word.upper()
-    return (prefix.startswith("DC") and rule.code.startswith(prefix)) or rule.name == word.lower()
+    start = word.upper()
+    return (rule.code.startswith(start) and prefix_of(start) == prefix_of(rule.code)) or rule.name == word.lower()
 
 
 def _unknown(rules: Mapping[str, Rule], word: str) -> str:

@@ -65,6 +65,10 @@ class Session:
         """How the checkpoint at that path is checked. Raises UsageError for words that mean nothing."""
         found = self._search.find(checkpoint)
         path = found.path if found is not None else None
+        if found is not None and found.values.plugins:
+            from drafcheck.plugins import refuse_strange
+
+            refuse_strange(found, checkpoint)
         if path not in self._made:
             self._made[path] = self._make(found)
         return self._made[path]
@@ -82,6 +86,10 @@ class Session:
 def _setup(options: Options, found: SettingsFile | None = None, given: Options | None = None) -> Setup:
     """``given`` are the options of the command line alone: the rest is of the settings, which errors then name."""
     rules = load_rules()
+    if found is not None and found.values.plugins:
+        from drafcheck.plugins import plugin_rules
+
+        rules = {**rules, **plugin_rules(found)}
 
     def told(key: str, work: Callable[[], T]) -> T:
         try:

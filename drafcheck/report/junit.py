@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from drafcheck.finding import Confidence, Finding, Severity
-from drafcheck.registry import load_rules
+from drafcheck.registry import declared
 from drafcheck.report.full import skipped, verdict
 from drafcheck.report.model import INTERNAL_ERROR, CheckpointReport, FailOn, Outcome, Report
 from drafcheck.report.place import detail, place
@@ -36,7 +36,7 @@ def render(
     from xml.etree.ElementTree import Element, indent, tostring
 
     root = Element("testsuites", name="drafcheck")
-    names = {rule.code: rule.name for rule in load_rules().values()}
+    names = {rule.code: rule.name for rule in declared().values()}
     for number, checkpoint in enumerate(report.checkpoints):
         own = (limits or {}).get(number, fail_on)
         limit = Severity.WARNING if own is FailOn.WARNING else Severity.ERROR

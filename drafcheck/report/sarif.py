@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from drafcheck.finding import Finding, Location, Severity
-from drafcheck.registry import Rule, load_rules
+from drafcheck.registry import Rule, declared
 from drafcheck.report.fingerprint import fingerprints
 from drafcheck.report.full import skipped, verdict
 from drafcheck.report.model import CheckpointReport, Outcome, Report
@@ -31,7 +31,7 @@ Spans = Mapping[tuple[str | None, str | None], tuple[int, int]]
 
 def render(report: Report, spans: Mapping[int, Spans] | None = None) -> str:
     """One log with one run, in ASCII. ``spans``: where the tensors of the checkpoint at that position lie."""
-    known = load_rules()
+    known = declared()
     used = [known[code] for code in sorted({f.rule for f in report.findings}) if code in known]
     results = [
         _result(checkpoint, finding, fingerprint, (spans or {}).get(number, {}))
