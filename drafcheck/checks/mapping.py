@@ -46,6 +46,8 @@ def d2t_out_of_range(s: Subject) -> Iterator[Hit]:
     v, _, _, _ = parts(s)
     if v.targets is None or v.vocab is None or v.meant == "absolute" or _is_unusable(v) or _only_padding(v):
         return
+    if _is_confirmed(v) and v.t2d is not None and len(v.t2d) <= v.vocab:
+        return
     if not v.targets or (min(v.targets) >= 0 and max(v.targets) < v.vocab):
         return
     wrong = [(i, t) for i, t in enumerate(v.targets) if not 0 <= t < v.vocab]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from drafcheck.finding import Confidence
@@ -147,8 +148,8 @@ class VocabularyPlan:
     else the draft config's, else t2d's length (``vocab_source``: ``target``, ``config``, ``t2d`` or ``none``).
     """
 
-    raw: list[int] | None = None
-    targets: list[int] | None = None
+    raw: Sequence[int] | None = None
+    targets: Sequence[int] | None = None
     t2d: bytes | None = None
     d2t_tensor: Tensor | None = None
     t2d_tensor: Tensor | None = None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from drafcheck.decode import LARGEST, DecodeError, decode
 from drafcheck.finding import Confidence
 from drafcheck.plan.model import LoadPlan, VocabularyPlan
+from drafcheck.plan.quick import confirmed
 from drafcheck.source import SourceError
 from drafcheck.tensor import Tensor
 
@@ -43,7 +44,7 @@ def plan_vocabulary(
     plan.t2d = _read_mask(checkpoint, plan.t2d_tensor)
     plan.raw = _read_mapping(checkpoint, plan)
     _settle_vocabulary(plan, config, contract)
-    if plan.raw is not None:
+    if plan.raw is not None and plan.targets is None:
         plan.targets = to_targets(plan.raw, plan.semantics)
         plan.meant, plan.certainty = judge(plan.raw, plan.t2d, plan.vocab)
     return plan
@@ -181,7 +182,7 @@ def _measure(
     plan.head_from_target = load is not None and any(p.endswith(HEAD) for p in load.fills_from_target)
 
 
-def _read_mapping(checkpoint: Checkpoint, plan: VocabularyPlan) -> list[int] | None:
+def _read_mapping(checkpoint: Checkpoint, plan: VocabularyPlan) -> Sequence[int] | None:
     tensor = plan.d2t_tensor
     if tensor is None:
         return None
@@ -189,17 +190,26 @@ def _read_mapping(checkpoint: Checkpoint, plan: VocabularyPlan) -> list[int] | N
         plan.unreadable = f"its shape is {list(tensor.shape)}, not one value for each draft id"
         return None
     try:
-        return _values(checkpoint, tensor)
+        data = _stored(checkpoint, tensor)
+        if plan.semantics == "offset" and (found := confirmed(tensor, data, plan.t2d)) is not None:
+            plan.targets, plan.meant, plan.certainty = found[1], "offset", Confidence.CERTAIN
+            return found[0]
+        return _values(tensor, data)
     except (DecodeError, SourceError) as error:
         plan.unreadable = str(error)
         return None
 
 
-def _values(checkpoint: Checkpoint, tensor: Tensor) -> list[int]:
-    """The whole numbers in a tensor. Raises DecodeError and SourceError."""
+def _stored(checkpoint: Checkpoint, tensor: Tensor) -> bytes:
+    """The bytes of a tensor. Raises DecodeError when they are too many, and SourceError."""
     if tensor.numel > LARGEST:
         raise DecodeError(f"{tensor.numel} values are more than any vocabulary has")
-    values = decode(tensor.dtype, checkpoint.read(tensor))
+    return checkpoint.read(tensor)
+
+
+def _values(tensor: Tensor, data: bytes) -> list[int]:
+    """The whole numbers in the bytes of a tensor. Raises DecodeError."""
+    values = decode(tensor.dtype, data)
     if len(values) != tensor.numel:
         raise DecodeError(f"{len(values)} values where its shape says {tensor.numel}")
     return values
@@ -220,7 +230,7 @@ def to_mask(tensor: Tensor, data: bytes) -> bytes | None:
     flags = (
         data if tensor.dtype in ("BOOL", "U8") else bytes(v if v in (0, 1) else 2 for v in decode(tensor.dtype, data))
     )
-    usable = len(flags) == tensor.numel and flags.count(0) + flags.count(1) == len(flags)
+    usable = len(flags) == tensor.numel and not flags.translate(None, b"\0\1")  # faster than counting them
     return flags if usable else None
 
 
