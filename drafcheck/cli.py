@@ -6,6 +6,7 @@ import contextlib
 import gc
 import os
 import sys
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Literal, NoReturn
 
 import click
@@ -86,8 +87,8 @@ def _complain(message: str) -> int:
 def cli(ctx: click.Context) -> int:
     """Will this engine load your speculative-decoding drafter, and read it as it was trained?
 
-    CKPT is the folder of a draft checkpoint, or a weight file. A folder that is called like a command
-    is reached as ./show.
+    CKPT is the folder of a draft checkpoint, or a weight file. In a folder that is no checkpoint itself, the
+    drafts below it are checked. A folder that is called like a command is reached as ./show.
 
     Exit codes: 0 clean, 1 findings at or above --fail-on, 2 wrong usage or internal error, 3 nothing to check.
     With several checkpoints the worst counts, in the order 0, 1, 3, 2.
@@ -136,15 +137,18 @@ def check(paths: tuple[str, ...], **given: Unpack[CheckGiven]) -> int:
     from drafcheck.paths import checkpoints
     from drafcheck.report.model import FailOn, worst
     from drafcheck.runner import examine_many, report_of
+    from drafcheck.tree import expand
 
     outputs = pairs(given["styles"], given["output_files"])
     fail_on = given["fail_on"] if on_command_line("fail_on") else None
     options = options_of(given, given["select"], given["ignore"])
     options = replace(options, fail_on=fail_on, lfs=given["lfs"])
     known = _known(given)
-    examined = examine_many(checkpoints(paths), options)
+    found = expand(checkpoints(paths))
+    with _watched(found.drafts, quiet=given["quiet"]) as drafts:
+        examined = examine_many(drafts, options)
     _hide_known(examined, known, given["write_baseline"])
-    report = report_of(examined)
+    report = report_of(examined, found.passed_over)
     _publish(report, examined, outputs, given)
     limits = [FailOn(seen.setup.options.fail_on or given["fail_on"]) for seen in examined]
     return worst([c.exit_code(limit) for c, limit in zip(report.checkpoints, limits, strict=True)])
@@ -225,6 +229,21 @@ def _hide_known(examined: list[Examination], known: Baseline | None, goal: str |
     baseline.hide(examined, known or baseline.write(str(goal), examined))
 
 
+def _watched(paths: Sequence[str], *, quiet: bool) -> contextlib.AbstractContextManager[Iterable[str]]:
+    """``paths``, with a line of progress on standard error when there are several and somebody is looking."""
+    from drafcheck.report.text import printable
+
+    if quiet or len(paths) < 2 or sys.stderr is None or not sys.stderr.isatty():
+        return contextlib.nullcontext(paths)
+    return click.progressbar(
+        paths,
+        label="checking",
+        show_pos=True,
+        item_show_func=lambda path: printable(path)[-40:] if path else "",
+        file=sys.stderr,
+    )
+
+
 def _publish(
     report: Report, examined: list[Examination], outputs: list[tuple[str, str | None]], given: CheckGiven
 ) -> None:
@@ -248,13 +267,14 @@ def _publish(
 def _say_verdicts(report: Report, outputs: list[tuple[str, str | None]], *, quiet: bool) -> None:
     """Standard output stays what a script expects; what was and was not checked is said all the same."""
     from drafcheck.output import write_err
-    from drafcheck.report.full import closing
+    from drafcheck.report.full import closing, passed_over
     from drafcheck.report.style import Style
 
     printed = {name for name, goal in outputs if goal is None}
     files = any(goal is not None for _, goal in outputs)
     if not printed & {"full", "github"} and (files or "concise" in printed):
         write_err("".join(closing(c, Style(), quiet=quiet) for c in report.checkpoints))
+        write_err("".join(f"{line}\n" for line in passed_over(report)))
 
 
 def _style(given: Given, goal: str | None) -> Style:

@@ -6,7 +6,7 @@ One way only; a step or a rule that crashes is noted as an internal error and ev
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -21,10 +21,11 @@ from drafcheck.finding import Finding
 from drafcheck.plan.admission import chosen_class, refused_early
 from drafcheck.plan.files import select_files
 from drafcheck.plan.load import plan_load
+from drafcheck.plan.quick import warm_up
 from drafcheck.plan.vocabulary import plan_vocabulary
 from drafcheck.plan.wiring import plan_wiring
 from drafcheck.registry import Hit, Rule
-from drafcheck.report.model import INTERNAL_ERROR, NOTHING_TO_CHECK, STALE, Report, summarise
+from drafcheck.report.model import INTERNAL_ERROR, NOTHING_TO_CHECK, STALE, PassedOver, Report, summarise
 from drafcheck.session import Options, Session, Setup
 from drafcheck.subject import NEEDS, Subject
 from drafcheck.targets import target_class
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from drafcheck.report.model import Suppressed
 
 T = TypeVar("T")
+
+MANY = 10
+"""After so many checkpoints the rest is likely to be worth the import of numpy."""
 
 
 @dataclass(slots=True)
@@ -104,12 +108,25 @@ def lint_many(paths: Sequence[str | Path], options: Options) -> Report:
     return report_of([*examine_many(paths, options)])
 
 
-def examine_many(paths: Sequence[str | Path], options: Options) -> list[Examination]:
+def examine_many(paths: Iterable[str | Path], options: Options) -> list[Examination]:
     """Run the chosen rules over every path, each under its own settings. Raises UsageError as ``lint`` does."""
     session = Session(options)
-    examined = [examine(str(path), session.setup(str(path))) for path in paths]
+    examined: list[Examination] = []
+    for path in paths:
+        seen = examine(str(path), session.setup(str(path)))
+        examined.append(seen)
+        if len(examined) > 1:
+            _release(seen)
+        if len(examined) == MANY:
+            warm_up()
     settle(examined)
     return examined
+
+
+def _release(seen: Examination) -> None:
+    """Let go of what only the rules look at, the vocabulary tables: 500 checkpoints of 2 MB each would add up."""
+    if seen.subject is not None:
+        seen.subject.vocabulary = None
 
 
 def settle(examined: Sequence[Examination]) -> None:
@@ -131,12 +148,13 @@ def inspect_one(path: str, options: Options) -> Examination:
     return examine(path, replace(setup, chosen={}, ignores=()))
 
 
-def report_of(examined: Sequence[Examination]) -> Report:
-    """The report on checkpoints that were examined."""
+def report_of(examined: Sequence[Examination], passed_over: Sequence[tuple[str, str]] = ()) -> Report:
+    """The report on checkpoints that were examined; ``passed_over`` are folders that were not, each with the why."""
     from drafcheck.report.build import checkpoint_report
 
     checkpoints = tuple(checkpoint_report(e) for e in examined)
-    return Report(drafcheck=__version__, summary=summarise(checkpoints), checkpoints=checkpoints)
+    left = tuple(PassedOver(path=path, why=why) for path, why in passed_over)
+    return Report(drafcheck=__version__, summary=summarise(checkpoints), checkpoints=checkpoints, passed_over=left)
 
 
 def examine(path: str, setup: Setup) -> Examination:

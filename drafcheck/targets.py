@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
-from drafcheck.contract import Engine, Table, load_toml, releases
+from drafcheck.contract import Engine, Table, engines, load_toml, releases
 
 if TYPE_CHECKING:
     from drafcheck.config import TargetConfig
@@ -115,6 +115,16 @@ def draft_kind(engine: Engine, architecture: str) -> str | None:
     Whether the release has the class is another question: see ``registered``.
     """
     return _draft_kinds(engine.name).get(architecture)
+
+
+def is_draft_class(architecture: str) -> bool:
+    """Whether any engine that is known, in any release, has a draft class of this name."""
+    return any(architecture in _draft_kinds(engine) for engine in engines())
+
+
+def is_known_class(architecture: str) -> bool:
+    """Whether any engine that is known, in any release, has a model class of this name."""
+    return any(architecture in _since(engine) for engine in engines())
 
 
 def draft_mode_name(engine: Engine, architecture: str) -> str:

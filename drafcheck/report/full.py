@@ -44,6 +44,7 @@ def render(
         blocks += [_suppressed(checkpoint, s, paint) for s in checkpoint.suppressed] if verbose else []
         blocks += [appendix[number]] if appendix and number in appendix else []
         blocks.append(closing(checkpoint, paint, quiet=quiet))
+    blocks += ["".join(f"{line}\n" for line in lines)] if (lines := passed_over(report, verbose=verbose)) else []
     if len(report.checkpoints) > 1:
         blocks.append(paint.bold(f"{len(report.checkpoints)} checkpoints: {total(report)}") + "\n")
     return "\n".join(blocks)
@@ -70,6 +71,14 @@ def skipped(checkpoint: CheckpointReport) -> Iterator[str]:
         need = why.removeprefix("needs ")
         verb = ": " if need == why else " needs " if count == 1 else " need "
         yield f"skipped: {plural(count, 'rule')}{verb}{need}"
+
+
+def passed_over(report: Report, *, verbose: bool = False) -> list[str]:
+    """What was found below the paths and not checked, a line each: the first six, all of them when ``verbose``."""
+    shown = report.passed_over if verbose else report.passed_over[:PLACES]
+    lines = [f"passed over: {printable(left.path)}: {printable(left.why)}" for left in shown]
+    more = len(report.passed_over) - len(shown)
+    return lines + ([f"passed over: {plural(more, 'more folder')}"] if more else [])
 
 
 def _finding(checkpoint: CheckpointReport, finding: Finding, style: Style, verbose: bool) -> str:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from drafcheck.finding import Finding, Severity
-from drafcheck.report.full import closing
+from drafcheck.report.full import closing, passed_over
 from drafcheck.report.model import CheckpointReport, Report
 from drafcheck.report.place import from_here, path_of, primary
 from drafcheck.report.style import Style
@@ -28,6 +28,7 @@ def render(report: Report, *, quiet: bool = False) -> str:
     """
     lines = [line for severity in Severity if not quiet or severity.rank == 0 for line in _of(report, severity)]
     lines += [_plain(line) for c in report.checkpoints for line in closing(c, Style(), quiet=quiet).splitlines()]
+    lines += map(_plain, passed_over(report))
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from drafcheck.finding import Confidence, Finding, Severity
-from drafcheck.report.full import checked, skipped, total, verdict
+from drafcheck.report.full import checked, passed_over, skipped, total, verdict
 from drafcheck.report.model import CheckpointReport, Outcome, Report
 from drafcheck.report.place import detail, from_here, path_of, primary
 from drafcheck.report.style import Style
@@ -72,6 +72,7 @@ def _heading(report: Report) -> str:
     lines += [_row(c) for c in rows]
     if more := len(report.checkpoints) - len(rows):
         lines.append(f"| and {more} more | | | | |")
+    lines += ["", *(f"- {escape(line)}" for line in passed_over(report))] if report.passed_over else []
     return "\n".join(lines) + "\n"
 
 

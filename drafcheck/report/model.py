@@ -145,6 +145,13 @@ class CheckpointReport(_Model):
         return int(any(f.severity.rank <= limit for f in self.findings))
 
 
+class PassedOver(_Model):
+    """A folder below a path that was searched: it looks like a model and was not checked."""
+
+    path: Text
+    why: Text
+
+
 class Summary(_Model):
     """How much was found in all checkpoints together."""
 
@@ -164,6 +171,9 @@ class Report(_Model):
     drafcheck: str = Field(description="version of drafcheck")
     summary: Summary
     checkpoints: tuple[CheckpointReport, ...]
+    passed_over: tuple[PassedOver, ...] = Field(
+        default=(), description="models that are no drafts, in searched folders"
+    )
 
     @property
     def findings(self) -> tuple[Finding, ...]:

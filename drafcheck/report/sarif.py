@@ -10,7 +10,7 @@ from typing import Any
 from drafcheck.finding import Finding, Location, Severity
 from drafcheck.registry import Rule, declared
 from drafcheck.report.fingerprint import fingerprints
-from drafcheck.report.full import skipped, verdict
+from drafcheck.report.full import passed_over, skipped, verdict
 from drafcheck.report.model import CheckpointReport, Outcome, Report
 from drafcheck.report.place import from_here, path_of, primary
 from drafcheck.report.rules import summary
@@ -87,7 +87,7 @@ def _problem(severity: Severity) -> str:
 
 def _invocation(report: Report) -> Json:
     """Whether drafcheck itself ran through, the verdicts, and what was not checked."""
-    lines = [line for c in report.checkpoints for line in _said(c)]
+    lines = [line for c in report.checkpoints for line in _said(c)] + passed_over(report, verbose=True)
     return {
         "executionSuccessful": all(c.outcome is not Outcome.INTERNAL_ERROR for c in report.checkpoints),
         "toolExecutionNotifications": [{"level": "note", "message": _message(line)} for line in lines],
