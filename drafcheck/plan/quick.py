@@ -16,7 +16,7 @@ class Ids(Sequence[int]):
     """Whole numbers that stay in a numpy array until somebody looks: at a healthy mapping hardly anyone does."""
 
     def __init__(self, values: Any) -> None:
-        """``values`` is a one-dimensional array."""
+        """``values`` is a one-dimensional array in the byte order of this machine."""
         self._values = values
 
     def __len__(self) -> int:
@@ -34,7 +34,7 @@ class Ids(Sequence[int]):
 
     def __iter__(self) -> Iterator[int]:
         """Plain integers in order."""
-        return iter(self._values.tolist())
+        return iter(memoryview(self._values))  # one at a time: whoever asks for any() needs the first few
 
     def __eq__(self, other: object) -> bool:
         """Whether ``other`` is a sequence of the same numbers."""
@@ -59,10 +59,10 @@ def confirmed(tensor: Tensor, data: bytes, mask: bytes | None) -> tuple[Ids, Ids
     numpy = sys.modules.get("numpy")
     if numpy is None or not mask or tensor.dtype not in _TYPES or len(data) != tensor.numel * _width(tensor):
         return None
-    offsets = numpy.frombuffer(data, _TYPES[tensor.dtype])
+    offsets = numpy.frombuffer(data, _TYPES[tensor.dtype]).astype(numpy.int64)
     if not offsets.any():
         return None
-    tokens = offsets.astype(numpy.int64) + numpy.arange(offsets.size)
+    tokens = offsets + numpy.arange(offsets.size)
     if tokens.min() < 0 or tokens.max() >= len(mask):
         return None
     reached = numpy.zeros(len(mask), numpy.uint8)
