@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 import click
 
 from drafcheck import __version__
-from drafcheck.cli_options import Given, RulesGiven, input_options, on_command_line, options_of, rule_options
+from drafcheck.cli_options import (
+    Given,
+    RulesGiven,
+    contracts_option,
+    input_options,
+    on_command_line,
+    options_of,
+    rule_options,
+)
 from drafcheck.commands import DefaultGroup, RuleWord
 from drafcheck.errors import UsageError
 
@@ -200,12 +208,17 @@ def rule(word: str | None, everything: bool, config: str | None) -> int:
 
 
 @cli.command()
-def contracts() -> int:
+@contracts_option
+def contracts(contracts: tuple[str, ...]) -> int:
     """List the engines, releases and draft classes that drafcheck knows."""
+    from drafcheck.contract import extended
     from drafcheck.output import write_out
     from drafcheck.report import rules as docs
 
-    write_out(docs.contracts())
+    if contracts:
+        from drafcheck.contract_folders import checked
+    with extended(checked(contracts) if contracts else ()):
+        write_out(docs.contracts())
     return 0
 
 

@@ -27,6 +27,7 @@ class Given(TypedDict):
     color: str
     config: str | None
     no_config: bool
+    contracts: tuple[str, ...]
 
 
 class RulesGiven(TypedDict):
@@ -35,6 +36,15 @@ class RulesGiven(TypedDict):
     select: tuple[list[str], ...]
     ignore: tuple[list[str], ...]
     fail_on: str
+
+
+contracts_option = click.option(
+    "--contracts",
+    metavar="DIR",
+    multiple=True,
+    type=click.Path(),
+    help="A folder with contracts of your own, laid out as rules/.",
+)
 
 
 def input_options(command: Command) -> Command:
@@ -52,6 +62,7 @@ def input_options(command: Command) -> Command:
             "--config", metavar="FILE", type=click.Path(), help="The settings file; default: the nearest one upward."
         ),
         click.option("--no-config", is_flag=True, help="No settings: only the command line counts."),
+        contracts_option,
     ]
     return _with(options, command)
 
@@ -90,6 +101,7 @@ def options_of(given: Given, select: Iterable[list[str]] = (), ignore: Iterable[
         ignore=[word for words in ignore for word in words],
         config=given["config"],
         search=not given["no_config"],
+        contracts=given["contracts"],
     )
 
 

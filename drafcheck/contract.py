@@ -5,9 +5,12 @@ from __future__ import annotations
 import functools
 import operator
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from packaging.version import InvalidVersion, Version
 
@@ -23,6 +26,8 @@ else:
 
 DEFAULT_ENGINE = "sglang"
 Table = dict[str, Any]
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @functools.cache
@@ -32,19 +37,74 @@ def rules_folder() -> Path:
     return inside if inside.is_dir() else Path(__file__).parent.parent / "rules"
 
 
-@functools.cache
+_FOLDERS: ContextVar[tuple[Path, ...]] = ContextVar("folders", default=())
+"""Folders with contracts of the user's own, which come before the built-in book."""
+
+_cached: list[Callable[[], None]] = []
+
+
+def of_the_book(work: Callable[P, T]) -> Callable[P, T]:
+    """Call ``work``, which reads the contract book, once for the same arguments and the same folders."""
+
+    @functools.cache
+    def kept(_: tuple[Path, ...], *args: P.args, **kwargs: P.kwargs) -> T:
+        return work(*args, **kwargs)
+
+    @functools.wraps(work)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        return kept(_FOLDERS.get(), *args, **kwargs)  # type: ignore[arg-type]
+
+    _cached.append(kept.cache_clear)
+    return call
+
+
+@contextmanager
+def extended(folders: tuple[Path, ...], *, anew: bool = False) -> Iterator[None]:
+    """Put folders laid out as rules/ before the built-in book. ``anew``: forget what was read before.
+
+    They are taken as they are: ``drafcheck.contract_folders.checked`` says whether they can be.
+    """
+    for forget in _cached if anew else []:
+        forget()
+    token = _FOLDERS.set(folders)
+    try:
+        yield
+    finally:
+        _FOLDERS.reset(token)
+
+
+def is_extended() -> bool:
+    """Whether there are contracts of the user's own."""
+    return bool(_FOLDERS.get())
+
+
+@of_the_book
 def load_toml(*parts: str) -> Table:
     """The parsed TOML file ``rules/<parts>``; an empty table when the book has no such file.
 
+    A file in a folder of the user's stands for the built-in one of that name; engine.toml adds to it.
     Read once in a process; callers must not change what they get.
     """
-    path = rules_folder().joinpath(*parts)
+    found = (_parsed(folder.joinpath(*parts)) for folder in (*_FOLDERS.get(), rules_folder()))
+    tables = [table for table in found if table is not None]
+    if parts[-1] == "engine.toml" and len(tables) > 1:
+        return functools.reduce(_added, tables)
+    return tables[0] if tables else {}
+
+
+def _parsed(path: Path) -> Table | None:
     try:
         with path.open("rb") as stream:
             table: Table = tomllib.load(stream)
             return table
-    except FileNotFoundError:
-        return {}
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _added(own: Table, book: Table) -> Table:
+    """Lists joined, one's own first; of anything else one's own."""
+    lists = {key: [*own.get(key, []), *value] for key, value in book.items() if isinstance(value, list)}
+    return {**book, **own, **lists}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +165,14 @@ def in_force(revisions: list[Table], engine: Engine) -> Table | None:
 
 def engines() -> list[str]:
     """The engines that the book knows, in alphabetical order."""
-    return sorted(p.parent.name for p in rules_folder().glob("*/engine.toml"))
+    folders = (*_FOLDERS.get(), rules_folder())
+    return sorted({path.parent.name for folder in folders for path in folder.glob("*/engine.toml")})
 
 
-@functools.cache
+@of_the_book
 def releases(name: str) -> tuple[Version, ...]:
     """The releases of an engine that the book describes, oldest first."""
-    return tuple(sorted(Version(v) for v in load_toml(name, "engine.toml").get("releases", [])))
+    return tuple(sorted({Version(v) for v in load_toml(name, "engine.toml").get("releases", [])}))
 
 
 def resolve_engine(text: str | None) -> Engine:
@@ -199,7 +260,7 @@ class Contract:
 
 def contract_files(engine: str) -> list[str]:
     """The names of the draft class files of an engine, without their ending."""
-    return [str(name) for name in load_toml(engine, "engine.toml").get("contracts", [])]
+    return list(dict.fromkeys(str(name) for name in load_toml(engine, "engine.toml").get("contracts", [])))
 
 
 def contract_for(engine: Engine, architecture: str | None) -> Contract | None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from drafcheck import __version__
 from drafcheck.checkpoint import Checkpoint, open_checkpoint, open_target
 from drafcheck.checks.internal import crashes
-from drafcheck.contract import Engine, contract_for, load_toml
+from drafcheck.contract import Engine, contract_for, extended, load_toml
 from drafcheck.crash import describe
 from drafcheck.errors import NothingToCheck, UsageError
 from drafcheck.finding import Finding
@@ -159,6 +159,11 @@ def report_of(examined: Sequence[Examination], passed_over: Sequence[tuple[str, 
 
 def examine(path: str, setup: Setup) -> Examination:
     """Read one checkpoint, work out the plans and run the rules chosen; accepted findings are set apart."""
+    with extended(setup.folders):
+        return _examine(path, setup)
+
+
+def _examine(path: str, setup: Setup) -> Examination:
     seen = Examination(path, setup)
     try:
         seen.subject = prepare(seen, setup.options)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from drafcheck.contract import Engine, resolve_engine
+from drafcheck.contract import Engine, extended, resolve_engine
 from drafcheck.errors import UsageError
 from drafcheck.paths import is_remote
 from drafcheck.registry import Rule, load_rules
@@ -38,6 +38,7 @@ class Options:
     config: str | Path | None = None  # the settings file; without it one is looked for only when ``search``
     search: bool = False
     fail_on: str | None = None
+    contracts: Collection[str | Path] = ()  # folders with contracts of the user's own
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,7 @@ class Setup:
     chosen: Mapping[str, Rule]
     settings: SettingsFile | None = None
     ignores: tuple[Ignore, ...] = ()
+    folders: tuple[Path, ...] = ()
 
 
 class Session:
@@ -99,10 +101,21 @@ def _setup(options: Options, found: SettingsFile | None = None, given: Options |
                 raise
             raise found.wrong(str(error), key) from None
 
-    engine = told("engine", lambda: resolve_engine(options.engine))
+    folders = _folders(options)
+    with extended(folders):
+        engine = told("engine", lambda: resolve_engine(options.engine))
     told("select", lambda: choose(rules, options.select))
     chosen = told("ignore", lambda: choose(rules, options.select, options.ignore))
-    return Setup(options, engine, rules, chosen)
+    return Setup(options, engine, rules, chosen, folders=folders)
+
+
+def _folders(options: Options) -> tuple[Path, ...]:
+    """The folders with contracts of the user's own, checked."""
+    if not options.contracts:
+        return ()
+    from drafcheck.contract_folders import checked
+
+    return checked(list(options.contracts))
 
 
 def _completed(given: Options, found: SettingsFile) -> Options:
@@ -117,6 +130,7 @@ def _completed(given: Options, found: SettingsFile) -> Options:
         select=given.select or values.select,
         ignore=given.ignore or values.ignore,
         fail_on=given.fail_on or values.fail_on,
+        contracts=given.contracts or [found.folder / folder for folder in values.extend_contracts],
     )
 
 

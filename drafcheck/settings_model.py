@@ -95,6 +95,8 @@ def complaint(error: ValidationError, model: type[BaseModel]) -> tuple[str, tupl
         return f"unknown key {str(route[-1])!r}{suggestion(str(route[-1]), _keys(model, route))}{rest}", route
     if first["type"] == "missing":
         return f"{name} is missing{rest}", route[:-1]
+    if first["type"] == "value_error":
+        return f"{name}: {first['ctx']['error']}{rest}", route
     return f"{name} {_should(first)}{rest}", route
 
 

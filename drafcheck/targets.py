@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
-from drafcheck.contract import Engine, Table, engines, load_toml, releases
+from drafcheck.contract import (
+    Engine,
+    Table,
+    contract_files,
+    engines,
+    in_force,
+    is_extended,
+    load_toml,
+    of_the_book,
+    releases,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from drafcheck.config import TargetConfig
 
 
@@ -97,6 +108,11 @@ def _ids_rule(engine: Engine, family: Table) -> str:
     return next((rule for versions, rule in family.get("ids", []) if engine.within(versions)), "")
 
 
+def capturing_algorithms(engine: Engine) -> list[str]:
+    """The algorithms with which the engine hands hidden states over; none when the book does not say."""
+    return [str(name) for name in load_toml(engine.name, "targets.toml").get("capture", {}).get("algorithms", [])]
+
+
 def registered(engine: Engine, architecture: str) -> bool:
     """Whether the release has a model class of this name."""
     since = _since(engine.name).get(architecture)
@@ -133,16 +149,28 @@ def draft_mode_name(engine: Engine, architecture: str) -> str:
     return renamed if renamed is not None and registered(engine, renamed) else architecture
 
 
-@functools.cache
+@of_the_book
 def _since(engine: str) -> dict[str, str]:
     since = load_toml(engine, "registry.toml").get("since", {})
-    return {name: version for version, names in since.items() for name in names.split()}
+    listed = {name: version for version, names in since.items() for name in names.split()}
+    return {**dict(_contracted(engine)), **listed} if is_extended() else listed
 
 
-@functools.cache
+def _contracted(engine: str) -> Iterator[tuple[str, str]]:
+    """The classes that contracts speak of, each with the first release that one of their revisions holds for."""
+    for stem in contract_files(engine):
+        book = load_toml(engine, f"{stem}.toml")
+        known = (Engine(engine, str(version), version, exact=True) for version in releases(engine))
+        first = next((release.version for release in known if in_force(book.get("revision", []), release)), None)
+        yield from ((name, first) for name in book.get("architectures", []) if first is not None)
+
+
+@of_the_book
 def _draft_kinds(engine: str) -> dict[str, str]:
     drafts = load_toml(engine, "registry.toml").get("draft", {})
-    return {name: kind for kind, names in drafts.items() for name in names.split()}
+    listed = {name: kind for kind, names in drafts.items() for name in names.split()}
+    books = [load_toml(engine, f"{stem}.toml") for stem in contract_files(engine)] if is_extended() else []
+    return {**{name: book["kind"] for book in books for name in book["architectures"]}, **listed}
 
 
 def _first_within(engine: str, span: str) -> str | None:

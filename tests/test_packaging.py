@@ -28,7 +28,7 @@ def test_wheel_ships_rules_schema_and_types(wheel: Path) -> None:
     assert wheel.name == f"drafcheck-{__version__}-py3-none-any.whl"
     for path in (ROOT / "rules").rglob("*.toml"):
         assert f"drafcheck/rules/{path.relative_to(ROOT / 'rules').as_posix()}" in names
-    assert {"drafcheck/report/schema.json", "drafcheck/py.typed"} <= names
+    assert {"drafcheck/report/schema.json", "drafcheck/settings.schema.json", "drafcheck/py.typed"} <= names
     assert not [n for n in names if n.startswith(("tests/", "fixtures/", "tools/"))]
 
 

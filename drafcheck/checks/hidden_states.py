@@ -14,6 +14,7 @@ from drafcheck.lookup import raw
 from drafcheck.plan.wiring import as_ids
 from drafcheck.registry import Hit, rule
 from drafcheck.subject import Subject
+from drafcheck.targets import capturing_algorithms
 
 if TYPE_CHECKING:
     from drafcheck.plan.model import WiringPlan
@@ -145,7 +146,7 @@ def _what_arrives(s: Subject, w: WiringPlan) -> str:
 
 def _asks_in_vain(s: Subject) -> bool:
     """Whether the engine calls a method that the target class does not have."""
-    capturing = load_toml(s.engine.name, "targets.toml")["capture"]["algorithms"]
+    capturing = capturing_algorithms(s.engine)
     target = s.target_class
     return target is not None and not target.captures and s.algorithm.upper() in capturing
 
@@ -161,8 +162,8 @@ def _why_places(s: Subject, w: WiringPlan) -> Iterator[Location]:
 
 
 def _capture_help(s: Subject, w: WiringPlan) -> str:
-    capturing = load_toml(s.engine.name, "targets.toml")["capture"]["algorithms"]
-    if s.algorithm.upper() not in capturing:
+    capturing = capturing_algorithms(s.engine)
+    if capturing and s.algorithm.upper() not in capturing:
         return f"serve it with --speculative-algorithm {capturing[0]}"
     switch = switch_key(s)
     if w.why_not and switch and w.why_not.startswith(switch):

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
-from drafcheck.contract import load_toml
 from drafcheck.finding import Confidence, Severity
 from drafcheck.registry import Hit, rule
 from drafcheck.subject import Subject
+from drafcheck.targets import capturing_algorithms
 
 if TYPE_CHECKING:
     from drafcheck.targets import TargetClass
@@ -49,7 +49,7 @@ def _obstacle(s: Subject, found: TargetClass) -> str | None:
     if not found.registered:
         since = found.registered_since
         return f"it has the class only since {since}" if since else "no known release has such a class"
-    if s.algorithm.upper() not in load_toml(s.engine.name, "targets.toml")["capture"]["algorithms"]:
+    if s.algorithm.upper() not in capturing_algorithms(s.engine):
         return None
     if not found.captures:
         return f"the class hands over hidden states {_span(s, found)}"

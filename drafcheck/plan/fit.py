@@ -79,7 +79,7 @@ def _sharded(contract: Contract, kind: str, wanted: Shape, shape: Shape) -> Fit:
     if len(shape) <= axis:
         return _refuse(contract, "rank", wanted, shape)
     missing = wanted[axis] - shape[axis]
-    if missing > 0 and contract.loaders[kind]["short"] == "refuse":
+    if missing > 0 and contract.loaders.get(kind, {}).get("short", "refuse") == "refuse":
         return _refuse(contract, "short", wanted, shape, axis=axis)
     taken = tuple(wanted[i] if i == axis else n for i, n in enumerate(shape))
     if taken != wanted:
@@ -88,7 +88,7 @@ def _sharded(contract: Contract, kind: str, wanted: Shape, shape: Shape) -> Fit:
 
 
 def _refuse(contract: Contract, message: str, wanted: Shape, shape: Shape, *, axis: int = 0, start: int = 0) -> Fit:
-    text = str(contract.messages[message])
+    text = str(contract.messages.get(message, "it does not fit"))
     values = {
         "parameter": list(wanted),
         "tensor": list(shape),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from drafcheck.contract import Table, in_force, load_toml
 from drafcheck.lookup import MISSING, raw
 from drafcheck.plan.model import WiringPlan
+from drafcheck.targets import capturing_algorithms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +44,7 @@ def plan_wiring(  # noqa: PLR0917 - the parts of a Subject, in its order
         return plan
     _read_ids(plan, config, reading)
     plan.depth = target.num_hidden_layers if target is not None else None
-    if algorithm.upper() in book["capture"]["algorithms"]:
+    if algorithm.upper() in capturing_algorithms(engine):
         plan.why_not = next(_obstacles(plan, config, reading, target_class, engine), None)
     else:
         plan.why_not = f"--speculative-algorithm {algorithm} asks for none"

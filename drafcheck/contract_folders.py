@@ -1,0 +1,119 @@
+"""Contracts of one's own: a folder laid out as rules/ is checked whole before it is put before the built-in book."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from drafcheck.contract import bounds, contract_files, engines, extended, load_toml, releases, rules_folder
+from drafcheck.contract_models import ContractBook, EngineBook
+from drafcheck.errors import UsageError
+from drafcheck.selection import suggestion
+from drafcheck.settings_model import complaint
+from drafcheck.tomlpos import Route, line_of, parse, read_text, shown
+
+ENGINE_FILE = "engine.toml"
+
+
+def checked(folders: Sequence[str | Path]) -> tuple[Path, ...]:
+    """The folders, absolute. Raises UsageError, with file, line and key, for one that can not be used."""
+    paths = tuple(Path(folder).absolute() for folder in folders)
+    for path in paths:
+        _check_files(path)
+    with extended(paths, anew=True):
+        for path in paths:
+            for engine in sorted({file.parent.name for file in path.glob("*/*.toml")}):
+                _check_engine(path, engine)
+    return paths
+
+
+def _check_files(folder: Path) -> None:
+    if not folder.is_dir():
+        raise UsageError(f"no folder of contracts: {shown(folder)}")
+    files = sorted([*folder.glob("*.toml"), *folder.glob("*/*.toml")])
+    if not files:
+        raise UsageError(f"{shown(folder)} holds no contracts: <engine>/{ENGINE_FILE} is wanted (see rules/README.md)")
+    for file in files:
+        _check_file(folder, file)
+
+
+def _check_file(folder: Path, file: Path) -> None:
+    text = read_text(file)
+    table = parse(file, text)
+    if file.name == ENGINE_FILE and file.parent != folder:
+        _hold_against(EngineBook, file, text, table)
+    elif "architectures" in table or not _built_in(file, folder):
+        stray = _hold_against(ContractBook, file, text, table).stray()
+        if stray is not None:
+            raise _wrong(file, text, *stray)
+    else:
+        _compare(file, text, table, _built_in(file, folder))
+
+
+def _hold_against(model: type[Any], file: Path, text: str, table: dict[str, Any]) -> Any:
+    try:
+        return model.model_validate(table)
+    except ValidationError as error:
+        raise _wrong(file, text, *complaint(error, model)) from None
+
+
+def _built_in(file: Path, folder: Path) -> dict[str, Any]:
+    """What the built-in files of that name hold at the top; a name that none of them has gives nothing."""
+    parts = file.relative_to(folder).parts
+    pattern = parts[-1] if len(parts) == 1 else f"*/{parts[-1]}"
+    names = [path.relative_to(rules_folder()).parts for path in sorted(rules_folder().glob(pattern))]
+    books = [load_toml(*name) for name in names]
+    return {key: value for book in books if "architectures" not in book for key, value in book.items()}
+
+
+def _compare(file: Path, text: str, table: dict[str, Any], like: dict[str, Any]) -> None:
+    """Facts other than contracts: the keys at the top are those of the built-in file, and so are their types."""
+    for key, value in table.items():
+        if key not in like:
+            raise _wrong(file, text, f"unknown key {key!r}{suggestion(key, like)}", (key,))
+        if type(value) is not type(like[key]):
+            raise _wrong(file, text, f"{key} should be {_WORDS.get(type(like[key]), 'of another type')}", (key,))
+    for route, versions in _ranges(table, ()):
+        try:
+            bounds(versions)
+        except (ValueError, AttributeError):
+            raise _wrong(file, text, f"not a version range: {versions!r}", route) from None
+
+
+_WORDS = {dict: "a table", list: "a list", str: "a string", int: "an integer", bool: "true or false"}
+
+
+def _ranges(value: Any, route: Route) -> Iterator[tuple[Route, Any]]:
+    items = enumerate(value) if isinstance(value, list) else value.items() if isinstance(value, dict) else ()
+    for key, inner in items:
+        if key == "versions":
+            yield (*route, key), inner
+        else:
+            yield from _ranges(inner, (*route, key))
+
+
+def _check_engine(folder: Path, engine: str) -> None:
+    """What only shows with the built-in book behind the folder: releases, and files that nothing leads to."""
+    file = folder / engine / ENGINE_FILE
+    if engine not in engines():
+        raise UsageError(f"{shown(file)} is missing: {engine} is no engine that drafcheck knows")
+    if not releases(engine):
+        raise UsageError(f"{shown(file)}: releases should list one version or more")
+    if not load_toml(engine, "loader.toml"):
+        raise UsageError(f"{shown(file.with_name('loader.toml'))} is missing: it says which weight files are taken")
+    listed = contract_files(engine)
+    for stem in listed:
+        if not load_toml(engine, f"{stem}.toml"):
+            text = read_text(file)
+            raise _wrong(file, text, f"contracts names {stem!r}, and there is no {stem}.toml", ("contracts",))
+    for own in sorted((folder / engine).glob("*.toml")):
+        if "architectures" in load_toml(engine, own.name) and own.stem not in listed:
+            raise UsageError(f'{shown(own)} is never read: add "{own.stem}" to contracts in {shown(file)}')
+
+
+def _wrong(file: Path, text: str, message: str, route: Route) -> UsageError:
+    line = line_of(text, route)
+    return UsageError(f"{shown(file)}{f':{line}' if line else ''}: {message}")

@@ -1,0 +1,229 @@
+"""What may stand in a contract of one's own: checked before it is used, so that a slip is said with its line.
+
+The built-in book is held against the same models by the tests. What the entries mean is told in rules/README.md.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from packaging.version import InvalidVersion, Version
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+from drafcheck.contract import bounds
+
+
+def _is_range(text: str) -> str:
+    bounds(text)
+    return text
+
+
+def _is_version(text: str) -> str:
+    try:
+        Version(text)
+    except InvalidVersion:
+        raise ValueError(f"not a version: {text!r}") from None
+    return text
+
+
+Word = Annotated[str, StringConstraints(min_length=1)]
+Words = list[Word]
+Range = Annotated[str, AfterValidator(_is_range)]
+Pair = Annotated[list[str], Field(min_length=2, max_length=2)]
+LoadKind = Literal["plain", "vocab", "qkv", "merged", "row"]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class _Entry(_Table):
+    """One entry of a list; it holds for the releases in ``versions``, for all without it."""
+
+    versions: Range = ""
+    source: str = ""
+
+
+class EngineBook(_Table):
+    """``<engine>/engine.toml``; what is given for an engine that is known already is added to it."""
+
+    name: Word = ""
+    package: Word = ""
+    contracts: Words = []
+    default_algorithm: Word = ""
+    releases: list[Annotated[str, AfterValidator(_is_version)]] = []
+
+
+class Revision(_Entry):
+    """An era of the class, in short."""
+
+    summary: str = ""
+
+
+class Facts(_Entry):
+    """Names of one's own with what is said of each; see the subclasses."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class Read(Facts):
+    """``quantity = [config keys, expressions, numbers]``."""
+
+    __pydantic_extra__: dict[str, list[int | str]] = Field(init=False)
+
+
+class Messages(Facts):
+    """``cause = "the error as the engine words it"``."""
+
+    __pydantic_extra__: dict[str, str] = Field(init=False)
+
+
+class Expand(Facts):
+    """``placeholder = "text with {n}"``, and the quantity that counts the copies."""
+
+    __pydantic_extra__: dict[str, str] = Field(init=False)
+
+
+class Flag(_Entry):
+    """When a flag is set."""
+
+    name: Word
+    any: Words = []
+    first: Words = []
+    null: Word = ""
+    always: bool = False
+    unless: Word = ""
+
+
+class Refuse(_Entry):
+    """A config with which the class is not built."""
+
+    key: Word
+    error: Word
+    is_: Literal["absent", "null", "not a table", "not a list", "not a flag", "not an integer"] | None = Field(
+        default=None, alias="is"
+    )
+    is_not: int = 0
+    unless: Word = ""
+    cause: Word = ""
+    stage: Literal["config", "class", "construct"] = "construct"
+
+    @model_validator(mode="after")
+    def _says_when(self) -> Refuse:
+        if len({"is_", "is_not"} & self.model_fields_set) != 1:
+            raise ValueError("one of `is` and `is_not` is wanted")
+        return self
+
+
+class Names(_Entry):
+    """From the names of tensors to those of parameters."""
+
+    rename: list[Pair] = []
+    mapping: Word = ""
+    drop: Words = []
+    prefixes: list[str] = []
+    bare: Words = []
+    harmless: Words = []
+    unknown_stacked: Word = ""
+    logs: bool = False
+
+
+class Long(_Table):
+    """What a sharded loader does with a side that is too long or too short."""
+
+    long: Literal["cut", "refuse"]
+    short: Literal["refuse", "pad"]
+
+
+class Loaders(_Entry):
+    """How the sharded kinds are loaded."""
+
+    qkv: Long | None = None
+    merged: Long | None = None
+    row: Long | None = None
+
+
+class Mapping(_Entry):
+    """How d2t is read."""
+
+    attribute: Word
+    semantics: Literal["offset", "absolute", "none"]
+    required: Word = ""
+
+
+class Sharing(_Entry):
+    """A parameter that is taken from the target."""
+
+    parameter: Word
+    when: Word = ""
+    unless_differ: Words = []
+
+
+class Param(_Entry):
+    """A parameter of the class: a shape, or shards side by side."""
+
+    name: Word
+    load: LoadKind
+    initial: Literal["ones", "zeros", "random", "empty"]
+    shape: Words = []
+    shards: dict[str, Word] = {}
+    in_: Word = Field(default="", alias="in")
+    when: Word = ""
+    unless: Word = ""
+    layers: Literal["first", "later", ""] = ""
+    spare: bool = False
+
+    @model_validator(mode="after")
+    def _has_a_shape(self) -> Param:
+        if bool(self.shape) == bool(self.shards and self.in_):
+            raise ValueError("either `shape`, or `shards` and `in` are wanted")
+        return self
+
+
+class Values(_Table):
+    """Keys for which null is as good as absent, and sizes that may be zero."""
+
+    nullable: Words = []
+    zero: Words = []
+
+
+class ContractBook(_Table):
+    """``<engine>/<draft class>.toml``."""
+
+    architectures: Annotated[Words, Field(min_length=1)]
+    algorithms: Words = []
+    kind: Word
+    revision: Annotated[list[Revision], Field(min_length=1)]
+    read: list[Read] = []
+    values: Values = Values()
+    defaults: dict[str, dict[str, int]] = {}
+    flag: list[Flag] = []
+    refuse: list[Refuse] = []
+    names: list[Names] = []
+    stacked: dict[str, Pair] = {}
+    loaders: list[Loaders] = []
+    messages: list[Messages] = []
+    mapping: list[Mapping] = []
+    sharing: list[Sharing] = []
+    param: Annotated[list[Param], Field(min_length=1)]
+    expand: list[Expand] = []
+
+    def stray(self) -> tuple[str, tuple[str | int, ...]] | None:
+        """The first name that nothing in the book explains, in words, and the way to it: a flag or a placeholder."""
+        flags = {flag.name for flag in self.flag}
+        places = {"{" + key + "}" for entry in self.expand for key in entry.__pydantic_extra__}
+        conditions: list[tuple[str, int, str, Any]] = [
+            (section, number, key, getattr(entry, key, ""))
+            for section in ("flag", "refuse", "sharing", "param")
+            for number, entry in enumerate(getattr(self, section))
+            for key in ("when", "unless")
+        ]
+        for section, number, key, value in conditions:
+            if value and value not in flags:
+                return f"{value!r} is no [[flag]] of this contract", (section, number, key)
+        for number, param in enumerate(self.param):
+            placeholder = re.search(r"\{.*?\}", param.name)
+            if placeholder and placeholder[0] not in places:
+                return f"no [[expand]] says what {placeholder[0]} in {param.name!r} is", ("param", number, "name")
+        return None
