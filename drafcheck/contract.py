@@ -200,9 +200,14 @@ def _asked_for(name: str, wanted: str, known: tuple[Version, ...], how: str) -> 
         version = Version(wanted)
     except InvalidVersion:
         raise UsageError(f"not a version of {name}: {wanted!r}; write {name}=={known[-1]}") from None
-    earlier = [v for v in known if v <= version]
+    if version.is_devrelease and version < known[0]:
+        return Engine(
+            name, str(version), known[-1], exact=False, how=how
+        )  # a build from a working tree: 0.0.0.dev1+g...
+    base = Version(version.public)  # 0.5.15+cu12 is 0.5.15, built for CUDA 12
+    earlier = [v for v in known if v <= base]
     nearest = earlier[-1] if earlier else known[0]
-    return Engine(name, str(version), nearest, exact=nearest == version, how=how)
+    return Engine(name, str(version), nearest, exact=nearest == base, how=how)
 
 
 def _installed(package: str) -> str | None:
@@ -227,6 +232,7 @@ class Contract:
     architecture: str
     algorithms: tuple[str, ...]
     kind: str  # eagle3, eagle1, dflash ...
+    not_described: tuple[str, ...]  # config keys with which the class is built in a way that the book does not know
     summary: str
     read: Table
     defaults: Table
@@ -241,6 +247,10 @@ class Contract:
     sharing: tuple[Table, ...]
     params: tuple[Table, ...]
     expand: Table
+
+    def undescribed(self, config: DraftConfig) -> str | None:
+        """The config key for which the book has no contract yet; None when the class is built as described."""
+        return next((key for key in self.not_described if config.data.get(key) is not None), None)
 
     def value(self, name: str, config: DraftConfig) -> int | None:
         """The integer that this release gets for ``name`` (hidden_size, num_aux, target_hidden ...).
@@ -289,6 +299,7 @@ def _contract(name: str, architecture: str, book: Table, revision: Table, engine
         architecture=architecture,
         algorithms=tuple(book.get("algorithms", [])),
         kind=str(book.get("kind", "")),
+        not_described=tuple(book.get("not_described", {}).get("keys", [])),
         summary=str(revision.get("summary", "")),
         read=merged("read"),
         defaults=book.get("defaults", {}),

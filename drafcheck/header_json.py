@@ -22,12 +22,13 @@ _DEPTH = 127  # the library's JSON reader refuses deeper nesting
 METADATA = "__metadata__"
 _SHAPES_KEPT = 4096  # shapes repeat from layer to layer; a hostile file may make every one another
 _NUMBER = "0|[1-9][0-9]{0,18}"
-# The form in which the library itself writes an entry: reading it at once keeps a million tensors fast.
+# The form in which the library writes an entry, or Python's json with its spaces: read at once, to keep a million
+# tensors fast.
 _ENTRY = re.compile(
-    r'"([^"\\\x00-\x1f]*)":\{"dtype":"([A-Z0-9_]+)",'
-    rf'"shape":\[([0-9,]*)\],"data_offsets":\[({_NUMBER}),({_NUMBER})\]\}}(?:,|(?!"))'
+    r'"([^"\\\x00-\x1f]*)": ?\{"dtype": ?"([A-Z0-9_]+)", ?'
+    rf'"shape": ?\[([0-9, ]*)\], ?"data_offsets": ?\[({_NUMBER}), ?({_NUMBER})\]\}}(?:, ?|(?!"))'
 )
-_SIZES = re.compile(rf"(?:{_NUMBER})(?:,(?:{_NUMBER}))*")
+_SIZES = re.compile(rf"(?:{_NUMBER})(?:, ?(?:{_NUMBER}))*")
 _SPACE = re.compile(r"[ \t\n\r]*")
 
 
@@ -72,7 +73,7 @@ class Parser:
     def _members(self, text: str, at: int) -> int:
         while True:
             plain = self._plain_members(text, at)
-            if plain == at or text[plain - 1] == ",":
+            if plain == at or text[plain - 1] in ", ":
                 plain = self._member(text, skip(text, plain))
             at = skip(text, plain)
             if text.startswith("}", at):

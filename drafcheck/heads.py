@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _ATTENTION = re.compile(r"(?:q_proj|q_a_proj|qkv_proj|fused_qkv_a_proj_with_mqa)\.weight$")
 _OUTPUT = re.compile(r"(?:o_proj|down_proj)\.weight$")
-_LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
+_LAYER = re.compile(r"(?:^|\.)layers\.([0-9]{1,6})\.")
 _IN_LAYER = re.compile(r"(?:^|\.)(?:midlayer|layers\.\d+|layer)\.")
 
 
@@ -43,6 +43,15 @@ def head_of(tensors: Iterable[Tensor]) -> Head | None:
     traits = _traits(tuple(tensors))
     found = next((h for h in load_toml("heads.toml").get("head", []) if _fits(h, traits)), None)
     return Head(found["kind"], found["label"]) if found is not None and traits.names else None
+
+
+def head_in(s: Subject) -> Head | None:
+    """The kind of head in the files that the loader takes; told once for all rules."""
+    if s.selection is None:
+        return None
+    if s.heads is None:
+        s.heads = (head_of(s.selection.tensors),)
+    return s.heads[0]
 
 
 def label_of(kind: str) -> str:
@@ -81,8 +90,10 @@ def _fits(head: Table, traits: _Traits) -> bool:
 
 
 def _named(head: Table, names: tuple[str, ...]) -> bool:
+    text = "\n".join(names)
+
     def occurs(part: str) -> bool:
-        return any(part in name for name in names)
+        return part in text
 
     wanted = any(map(occurs, head["any"])) if "any" in head else True
     return wanted and all(map(occurs, head.get("all", []))) and not any(map(occurs, head.get("none", [])))
@@ -106,7 +117,7 @@ def misfit(s: Subject) -> tuple[str, str, Head] | None:
     if s.config is None or s.selection is None:
         return None
     name, kind = draft_class(s.engine, s.config, s.contract)
-    head = head_of(s.selection.tensors)
+    head = head_in(s)
     if name is None or kind is None or head is None:
         return None
     return (name, kind, head) if head.kind in load_toml("heads.toml")["cannot_hold"].get(kind, []) else None

@@ -24,7 +24,10 @@ def checkpoints(paths: Iterable[str]) -> list[str]:
 
 def _folder(path: str) -> str:
     file = Path(path)
-    beside_config = file.is_file() and (file.parent / "config.json").is_file()
+    try:
+        beside_config = file.is_file() and (file.parent / "config.json").is_file()
+    except (OSError, ValueError):  # what is wrong with it is said when it is opened
+        return path
     return str(file.parent) if beside_config else path
 
 

@@ -67,6 +67,8 @@ def _open(place: Path) -> Reference:
         return _from_npy(place)
     if place.suffix in (".pt", ".pth", ".bin"):
         return _from_torch(place)
+    if place.suffix != ".safetensors":
+        raise DecodeError("not a mapping: known are a checkpoint, .safetensors, .pt, .pth, .bin and .npy")
     source = LocalFile(place)
     return _from_tensors(place, _sound(read_header(source)), lambda t: source.read(t.start, t.stop))
 

@@ -20,6 +20,7 @@ class Hit:
 
     ``severity`` must be one that the rule declares; ``None`` means the rule's first. ``about`` names every tensor or
     parameter that is meant, where ``locations`` show only the first few: suppressions and baselines go by it.
+    ``stops``: the server will not start, although the load plan knows of no refusal.
     """
 
     message: str
@@ -28,6 +29,7 @@ class Hit:
     severity: Severity | None = None
     confidence: Confidence = Confidence.CERTAIN
     fixable: bool = False
+    stops: bool = False
     about: tuple[str, ...] = ()
 
 

@@ -5,6 +5,7 @@ One way only; a step or a rule that crashes is noted as an internal error and ev
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -58,6 +59,7 @@ class Examination:
     ran: list[str] = field(default_factory=list)  # codes of the rules that ran
     crashed: dict[str, str] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
+    stops: bool = False  # a finding says that the server will not start
     nothing: bool = False  # no checkpoint at the path, whichever rules were chosen
     suppressed: list[Suppressed] = field(default_factory=list)
     used: set[int] = field(default_factory=set)
@@ -241,6 +243,9 @@ def _choose(seen: Examination, s: Subject, config: DraftConfig) -> None:
     """The draft class that the engine builds, or why it builds none."""
     s.refused = seen.attempt("reading the config as the engine does", lambda: refused_early(s.engine, config))
     s.contract = seen.attempt("choosing a contract", lambda: contract_for(s.engine, chosen_class(s.engine, config)))
+    if s.contract is not None:
+        s.undescribed = s.contract.undescribed(config)
+        s.contract = None if s.undescribed is not None else s.contract
 
 
 def _algorithm(s: Subject) -> str:
@@ -259,7 +264,7 @@ def _target_path(checkpoint: Checkpoint, config: DraftConfig | None, options: Op
         if named and _is_model_folder(checkpoint.root / named):
             return str(checkpoint.root / named)
     beside = checkpoint.root / "target_config.json"
-    return str(beside) if beside.is_file() else None
+    return str(beside) if os.path.lexists(beside) else None  # one that cannot be read is said to be, not passed over
 
 
 def _is_model_folder(path: Path) -> bool:
@@ -280,20 +285,23 @@ def _run(rule: Rule, seen: Examination) -> None:
         seen.skipped.append((rule.code, _why_skipped(subject, missing)))
         return
     seen.ran.append(rule.code)
-    seen.attempt(f"rule {rule.code} {rule.name}", lambda: _collect(rule, subject, seen.findings))
+    seen.attempt(f"rule {rule.code} {rule.name}", lambda: _collect(rule, subject, seen))
 
 
 def _why_skipped(subject: Subject, missing: str) -> str:
     pointers = subject.checkpoint.pointers
+    if subject.undescribed is not None and missing in ("contract", "load"):
+        return f"needs a contract for drafts with {subject.undescribed}, which drafcheck does not have yet"
     if missing != "weights" or not pointers:
         return f"needs {NEEDS[missing]}"
     verb = "is a git lfs pointer" if len(pointers) == 1 else "are git lfs pointers"
     return f"{listed(pointers, 2)} {verb}, so only the config was checked"
 
 
-def _collect(rule: Rule, subject: Subject, findings: list[Finding]) -> None:
+def _collect(rule: Rule, subject: Subject, seen: Examination) -> None:
     for hit in rule.check(subject):
-        findings.append(_finding(rule, hit))
+        seen.findings.append(_finding(rule, hit))
+        seen.stops = seen.stops or hit.stops
 
 
 def _finding(rule: Rule, hit: Hit) -> Finding:

@@ -11,10 +11,13 @@ if TYPE_CHECKING:
     from drafcheck.checkpoint import Checkpoint
     from drafcheck.config import DraftConfig, TargetConfig
     from drafcheck.contract import Contract, Engine
+    from drafcheck.heads import Head
     from drafcheck.plan.files import Selection
+    from drafcheck.plan.wanted import Wanted
     from drafcheck.reference import Reference
     from drafcheck.suppress import Ignore
     from drafcheck.targets import TargetClass
+    from drafcheck.tensor import Tensor
 
 NEEDS = {
     "config": "a readable config.json",
@@ -42,10 +45,13 @@ class Subject:
     selection: Selection | None = None
     contract: Contract | None = None
     refused: Refusal | None = None  # before a draft class is built
+    undescribed: str | None = None  # the config key for which the draft class has no contract yet
     load: LoadPlan | None = None
     wiring: WiringPlan | None = None
     vocabulary: VocabularyPlan | None = None
     reference: Reference | None = None
+    heads: tuple[Head | None] | None = None  # the kind of head, told once
+    lost: list[tuple[Tensor, Wanted | None]] | None = None  # worked out once, by the first rule that asks
     crashed: dict[str, str] = field(default_factory=dict)
     unused: list[Ignore] = field(default_factory=list)  # known once all checkpoints of the call were checked
     expired: list[Ignore] = field(default_factory=list)

@@ -63,7 +63,7 @@ def test_a_target_class(tmp_path: Path) -> None:
 @pytest.mark.parametrize("given", ([], None, "LlamaForCausalLMEagle3", [None], [3], {}))
 def test_no_class_named(tmp_path: Path, given: object) -> None:
     (found,) = of(lint_draft(tmp_path, typed(architectures=given)), "DC501")
-    assert "architectures names no class" in found.message
+    assert "architectures is no list of class names" in found.message
 
 
 def test_architectures_absent(tmp_path: Path) -> None:

@@ -146,12 +146,58 @@ def test_partial_parameter(tmp_path: Path) -> None:
     assert "gets no q_proj: 50.0 % of its rows" in found.message
 
 
-def test_missing_norm_is_a_warning_and_missing_fc_an_error(tmp_path: Path) -> None:
-    for name, severity in (("norm.weight", Severity.WARNING), ("fc.weight", Severity.ERROR)):
+def test_missing_norm_is_a_note_and_missing_fc_an_error(tmp_path: Path) -> None:
+    for name, severity in (("norm.weight", Severity.NOTE), ("fc.weight", Severity.ERROR)):
         shapes = head()
         del shapes[name]
         (found,) = findings(write(tmp_path, shapes), "0.5.15", "DC102")
         assert found.severity is severity
+
+
+@pytest.mark.parametrize("prefix", ["student.", "eagle_module.", "decoder."])
+def test_a_prefix_that_nobody_is_known_for_is_a_wrapper_too(tmp_path: Path, prefix: str) -> None:
+    path = write(tmp_path, head(prefix=prefix))
+    assert codes(path, "0.5.15") == ["DC102", "DC105"]
+    (found,) = findings(path, "0.5.15", "DC105")
+    assert f"the prefix `{prefix}` stands before 13 names" in found.message
+
+
+def test_one_stray_tensor_does_not_make_a_wrapper(tmp_path: Path) -> None:
+    path = write(tmp_path, {**head(), "adapter.norm.weight": [H], "adapter.fc.weight": [H, 3 * H]})
+    assert codes(path, "0.5.15") == ["DC101"]
+
+
+@pytest.mark.parametrize("dtype", ["F8_E4M3", "I8", "BOOL"])
+def test_quantised_tensors_in_a_plain_draft(tmp_path: Path, dtype: str) -> None:
+    path = write(tmp_path, head())
+    data = (path / "model.safetensors").read_bytes()
+    length = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8 : 8 + length])
+    entry = header["midlayer.mlp.down_proj.weight"]
+    entry["dtype"], entry["shape"] = dtype, [H, 2 * INTER]
+    text = json.dumps(header).encode()
+    (path / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data[8 + length :])
+    found = findings(path, "0.5.15", "DC507")
+    assert [f.severity for f in found] == [Severity.ERROR]
+    assert dtype in found[0].message
+
+
+def test_scales_without_a_quantization_config(tmp_path: Path) -> None:
+    shapes = {**head(), "midlayer.mlp.down_proj.weight_scale": [1]}
+    path = write(tmp_path / "a", shapes)
+    assert [f.rule for f in findings(path, "0.5.15", "DC507", "DC101")] == ["DC507"]
+    told = write(tmp_path / "b", shapes, quantization_config={"quant_method": "fp8"})
+    report = lint(told, engine="sglang==0.5.15")
+    assert not [f for f in report.findings if f.severity is Severity.ERROR]
+    assert report.checkpoints[0].outcome.value == "incomplete"
+    assert any("quantization_config" in skipped.why for skipped in report.checkpoints[0].skipped)
+
+
+@pytest.mark.parametrize("value", ["gelu", None, 0, []])
+def test_another_activation_is_refused(tmp_path: Path, value: Any) -> None:
+    (found,) = findings(write(tmp_path, head(), hidden_act=value), "0.5.15", "DC509")
+    assert "Unsupported activation" in found.message
+    assert codes(write(tmp_path, head(), hidden_act="silu"), "0.5.15", "DC5") == []
 
 
 def test_foreign_names(tmp_path: Path) -> None:
@@ -206,6 +252,9 @@ def test_layer_count(tmp_path: Path) -> None:
     assert codes(path, "0.5.15", "DC") == []
     (note,) = findings(path, "0.5.15", "DC203")
     assert note.severity is Severity.NOTE
+    assert codes(write(tmp_path / "d", head(), num_hidden_layers=0), "0.5.15", "DC") == ["DC203"]
+    (many,) = findings(write(tmp_path / "e", head(), num_hidden_layers=32), "0.5.15", "DC203")
+    assert "layers 1 to 31 stay uninitialised" in many.message
     second = {"layers.1." + n: ([s[0], H] if n.split(".")[1][0] in "qkv" else s) for n, s in LAYER.items()}
     whole = write(tmp_path / "c", {**head("layers.0."), **second}, num_hidden_layers=2)
     assert codes(whole, "0.5.15", "DC") == []

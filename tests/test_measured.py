@@ -55,9 +55,7 @@ MEASURED: dict[str, Measured] = {
     "10_algo_EAGLE": Measured(FLOOR, 1.0155, ("DC402",)),
     "11a_no_embed": Measured(HARMLESS, 2.3042),
     "11b_random_embed": Measured(HARMLESS, 2.3042),
-    "12_no_hidden_norm": Measured(
-        HARMLESS, 2.2655, ("DC102?",), "2 % here; the norm is then ones, which is not what was trained"
-    ),
+    "12_no_hidden_norm": Measured(HARMLESS, 2.2655),
     "13a_no_draft_vocab_size": Measured(REFUSES, None, ("DC302",)),
     "13b_draft_vocab_512": Measured(REFUSES, None, ("DC302",)),
     "13c_draft_vocab_2048": Measured(REFUSES, None, ("DC302",)),
@@ -85,12 +83,8 @@ MEASURED: dict[str, Measured] = {
     "24e_use_aux_false": Measured(FLOOR, 1.0191, ("DC402",)),
     "24f_aux_ids_toplevel": Measured(HARMLESS, 2.3042),
     "25a_no_fc": Measured(FLOOR, 1.047, ("DC102",)),
-    "25b_no_norm": Measured(
-        HARMLESS, 2.2476, ("DC102?",), "2 % here; the norm is then ones, which is not what was trained"
-    ),
-    "25c_no_input_layernorm": Measured(
-        HARMLESS, 2.3209, ("DC102?",), "nothing here; the norm is then ones, which is not what was trained"
-    ),
+    "25b_no_norm": Measured(HARMLESS, 2.2476),
+    "25c_no_input_layernorm": Measured(HARMLESS, 2.3209),
     "25d_no_qproj": Measured(FLOOR, 1.1353, ("DC103",)),
     "26_qkv_halves_swapped": Measured(FLOOR, 1.0179, why=VALUES),
     "27a_heads_8x32": Measured(COSTS, 1.2903, why=CONFIG_ONLY + ": 8 x 32 rows are 4 x 64 rows"),
@@ -99,9 +93,7 @@ MEASURED: dict[str, Measured] = {
     "29a_vocab_1024_noembed": Measured(HARMLESS, 2.3042),
     "29b_vocab_4096_noembed": Measured(HARMLESS, 2.3042),
     "30a_norm_output_true": Measured(HARMLESS, 2.3167),
-    "30b_fc_norm_true": Measured(
-        HARMLESS, 2.2595, ("DC102?",), "2 % here; parameters that nothing fills, see DC407, a later rule"
-    ),
+    "30b_fc_norm_true": Measured(HARMLESS, 2.2595),
     "31_o_proj_renamed": Measured(FLOOR, 1.0079, ("DC101", "DC102")),
     "32_d2t_int32": Measured(HARMLESS, 2.3042),
     "33_d2t_float": Measured(DIES, None, ("DC308",)),

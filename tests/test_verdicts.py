@@ -87,7 +87,17 @@ def disagreements(row: dict[str, Any], s: Subject) -> list[str]:
         assert s.load is not None
         problems += tensors_differ(row, s.load)
         problems += parameters_differ(row, s.load)
+        problems += mapping_differs(row, s)
     return problems
+
+
+def mapping_differs(row: dict[str, Any], s: Subject) -> list[str]:
+    """The first eight target tokens that the engine computed from d2t."""
+    assert s.vocabulary is not None
+    if row["hot_token_id"] is None or s.load is None or s.load.mapping is None:
+        return []
+    computed = (s.vocabulary.targets or [])[:8]
+    return [] if computed == row["hot_token_id"] else [f"tokens {computed}, recorded {row['hot_token_id']}"]
 
 
 def refusal_differs(row: dict[str, Any], refusal: Refusal | None) -> list[str]:
@@ -137,3 +147,4 @@ def test_a_changed_row_is_noticed(unpacked: dict[str, Path]) -> None:
     assert disagreements({**row, "unwritten": []}, s)
     assert disagreements({**row, "error": "KeyError: 'x'", "stage": "load_weights"}, s)
     assert disagreements({**row, "loaded": {}}, s)
+    assert disagreements({**row, "hot_token_id": [7, *row["hot_token_id"][1:]]}, s)

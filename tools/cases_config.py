@@ -137,3 +137,38 @@ def size_as_text(draft: Draft) -> None:
 def target_hidden_null(draft: Draft) -> None:
     """The attribute exists and is None, which no product can be made of."""
     draft.set(target_hidden_size=None)
+
+
+@case("DC507/f8-in-a-plain-draft")
+def f8_in_a_plain_draft(draft: Draft) -> None:
+    """Quantised weights and their scale, and a config that does not say so."""
+    name = "midlayer.mlp.down_proj.weight"
+    shape = draft.weights[name].shape
+    draft.weights[name] = zeros("F8_E4M3", *shape)
+    draft.weights[f"{name}_scale"] = zeros("F32", 1)
+
+
+@case("good/quantised")
+def quantised(draft: Draft) -> None:
+    """The same with the exporter's quantization_config: not described yet, so nothing is said against it."""
+    f8_in_a_plain_draft(draft)
+    draft.set(quantization_config={"quant_method": "fp8", "activation_scheme": "dynamic"})
+
+
+@case("good/packed", "0.5.15")
+def packed(draft: Draft) -> None:
+    """A packed layout: no tensor has the shape of the plain parameter, and that is no fault."""
+    for part in ("gate_proj", "up_proj"):
+        weight = draft.weights.pop(f"midlayer.mlp.{part}.weight")
+        rows, columns = weight.shape
+        draft.weights[f"midlayer.mlp.{part}.qweight"] = zeros("I32", columns // 8, rows)
+        draft.weights[f"midlayer.mlp.{part}.scales"] = zeros("F16", columns // 32, rows)
+        draft.weights[f"midlayer.mlp.{part}.qzeros"] = zeros("I32", columns // 32, rows // 8)
+    draft.set(quantization_config={"quant_method": "gptq", "bits": 4, "group_size": 32})
+
+
+@case("good/renamed-in-draft-mode", "0.5.15")
+def renamed_in_draft_mode(draft: Draft) -> None:
+    """Draft mode replaces this name by that of the target's MTP class: no class of this name need be a draft class."""
+    draft.set(architectures=["Qwen3NextForCausalLM"], model_type="qwen3_next")
+    draft.weights = {f"mtp.layers.0.{name}": weight for name, weight in draft.weights.items() if "norm" in name}

@@ -235,3 +235,11 @@ def unlike_target(draft: Draft) -> None:
 def vocab_padded(draft: Draft) -> None:
     draft.set(vocab_size=VOCAB + 64)
     draft.weights["embed_tokens.weight"] = zeros("BF16", VOCAB + 64, HIDDEN)
+
+
+@case("good/tied-flag-and-borrowed-head")
+def tied_flag_and_borrowed_head(draft: Draft) -> None:
+    """A drafter without a head of its own at full vocabulary: there is nothing for the flag to take away."""
+    draft.full_vocabulary()
+    draft.drop("lm_head.weight")
+    draft.set(draft_vocab_size=None, tie_word_embeddings=False)

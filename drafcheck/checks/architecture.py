@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from drafcheck.contract import load_toml
 from drafcheck.fc import fc_of
 from drafcheck.finding import Confidence, Location, Severity
-from drafcheck.heads import Head, class_for, draft_class, head_of, label_of, misfit
+from drafcheck.heads import Head, class_for, draft_class, head_in, label_of, misfit
 from drafcheck.modeltypes import book, knows, nested_keys
 from drafcheck.registry import Hit, rule
 from drafcheck.subject import Subject
@@ -56,7 +56,11 @@ def unknown_architecture(s: Subject) -> Iterator[Hit]:
 
 def _nameless(s: Subject, config: DraftConfig) -> Hit:
     refusal = load_toml(s.engine.name, "registry.toml")["refusals"]["absent"]
-    what = "architectures names no class" if "architectures" in config.data else "config.json has no architectures"
+    what = (
+        "architectures is no list of class names"
+        if "architectures" in config.data
+        else "config.json has no architectures"
+    )
     return Hit(f"{what}: {s.engine} stops with {refusal}", (config.at("architectures"),), help=_advice(s))
 
 
@@ -74,7 +78,7 @@ def _unregistered(s: Subject, config: DraftConfig, name: str) -> Hit:
 
 
 def _head(s: Subject) -> Head | None:
-    return head_of(s.selection.tensors) if s.selection is not None else None
+    return head_in(s)
 
 
 def _but(s: Subject) -> str:

@@ -63,6 +63,7 @@ def short_context(s: Subject) -> Iterator[Hit]:
         (_draft_key(config, ours, "max_position_embeddings"), _target_key(target, theirs, "max_position_embeddings")),
         help=_help_for_length(facts, key, int(ours.value), int(theirs.value)),
         severity=Severity.ERROR if stops else Severity.WARNING,
+        stops=stops,
         confidence=Confidence.CERTAIN if ours.plain and theirs.plain else Confidence.LIKELY,
     )
 

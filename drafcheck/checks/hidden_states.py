@@ -125,6 +125,7 @@ def aux_not_captured(s: Subject) -> Iterator[Hit]:
             f"{_what_arrives(s, w)}",
             (fc.place, *_why_places(s, w)),
             help=_capture_help(s, w),
+            stops=_asks_in_vain(s),
         )
     elif w.captured and w.fc_applied is False:
         yield Hit(
@@ -242,6 +243,8 @@ def _range(s: Subject, w: WiringPlan) -> str:
     if w.depth is None or s.target_class is None:
         return "a layer cannot be negative"
     arrived = len(w.layer_outputs or ())
+    if arrived == len(w.ids or ()):
+        return "there is no output before the first layer, and the first request dies"
     last = w.depth - 1 if s.target_class.final else w.depth - 2
     return (
         f"{s.target_class.architecture} has {w.depth} layers and hands over the outputs of 0 to {last}, "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from drafcheck.contract import Contract, load_toml
 from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.plan.compare import first_release_that_takes
 from drafcheck.plan.model import LoadPlan, Parameter
-from drafcheck.plan.wanted import Wanted, wanted_name, writer_of
+from drafcheck.plan.wanted import Wanted, wanted_names, writer_of
 from drafcheck.registry import Hit, rule
 from drafcheck.tensor import Tensor
 from drafcheck.words import count, listed, share
@@ -29,16 +30,38 @@ def plans(s: Subject) -> tuple[LoadPlan, Contract]:
 
 def lost(s: Subject) -> Lost:
     """The tensors that reach no parameter, each with the spelling that would; surplus layers are DC203's."""
-    plan, contract = plans(s)
-    nameless = [t for t in plan.nameless if not t.dtype.startswith(("I", "U", "BOOL"))]
-    found = [(t, wanted_name(contract, plan, t.name)) for t in nameless]
-    return [(t, w) for t, w in found if w is not None or not is_surplus_layer(t.name, plan)]
+    if s.lost is None:
+        s.lost = _lost(*plans(s))
+    return s.lost
 
 
-def is_surplus_layer(name: str, plan: LoadPlan) -> bool:
-    """Whether a name belongs to a decoder layer past those that the engine builds."""
-    layer = layer_of(name)
-    return layer is not None and layer > 0 and not any(f".layers.{layer}." in f".{p}" for p in plan.parameters)
+def _lost(plan: LoadPlan, contract: Contract) -> Lost:
+    nameless = [t for t in plan.nameless if t.dtype[:1] not in "IU" and t.dtype != "BOOL"]
+    nameless = [t for t in nameless if not is_quantised_part(t.name)]  # DC507's
+    wanted = wanted_names(contract, plan, [t.name for t in nameless])
+    surplus = surplus_layers(plan)
+    if not any("layer" in name for name in plan.parameters):  # none is built: DC203 speaks for all of them
+        nameless = [t for t in nameless if "layer" not in t.name]
+        return [(t, w) for t, w in zip(nameless, wanted_names(contract, plan, names(nameless)), strict=True)]
+    found = zip(nameless, wanted, strict=True)
+    return [(t, w) for t, w in found if w is not None or layer_of(t.name) not in surplus]
+
+
+def is_quantised_part(name: str) -> bool:
+    """Whether a name is that of a scale or another part that only quantised checkpoints have."""
+    return name.rpartition(".")[2] in _quantised_parts()
+
+
+@functools.cache
+def _quantised_parts() -> frozenset[str]:
+    return frozenset(load_toml("dialects.toml")["quantised"]["parts"])
+
+
+def surplus_layers(plan: LoadPlan) -> set[int]:
+    """The decoder layers of the file, the first one apart, that the engine does not build."""
+    built = {layer_of(name) for name in plan.parameters}
+    there = {layer_of(t.name) for t in plan.nameless}
+    return {n for n in there - built if n is not None and n > 0}
 
 
 def layer_of(name: str) -> int | None:
@@ -125,7 +148,8 @@ def _by_rename(found: Lost) -> list[Lost]:
 
 def _severity_of_drop(tensors: list[Tensor], wanted: Wanted | None, plan: LoadPlan) -> Severity:
     parts = load_toml("dialects.toml").get("trained", {}).get("parts", [])
-    trained = any(part in t.name for t in tensors for part in parts)
+    text = "\n".join(t.name for t in tensors)
+    trained = any(part in text for part in parts)
     return Severity.ERROR if wanted or trained or plan.unwritten or plan.partial else Severity.WARNING
 
 
@@ -149,7 +173,7 @@ def differing(name: str, wanted: str) -> tuple[str, str]:
     return name[: len(name) - cut], wanted[: len(wanted) - cut]
 
 
-@rule("DC102", "unwritten-parameter", Severity.ERROR, Severity.WARNING, needs=("contract", "load", "weights"))
+@rule("DC102", "unwritten-parameter", Severity.ERROR, Severity.NOTE, needs=("contract", "load", "weights"))
 def unwritten_parameter(s: Subject) -> Iterator[Hit]:
     """The engine creates a parameter that nothing fills.
 
@@ -160,13 +184,16 @@ def unwritten_parameter(s: Subject) -> Iterator[Hit]:
 
     ## Why is this bad?
     It keeps its initial value: uninitialised memory or a random matrix (accept length 2.30 -> 1.05 without `fc`, 1.01
-    without the decoder layer, on SGLang 0.5.15.post1). A norm starts as ones, at most 2.5 % there: a warning.
+    without the decoder layer, on SGLang 0.5.15.post1). A norm starts as ones, which cost at most 2.5 % there (2.25 to
+    2.32): a note when norms are all that is missing.
 
     ## Fix
     Export the drafter again with the tensor, or mend its name when DC101 or DC105 reports it as dropped.
     """
     plan, _ = plans(s)
-    missing = [plan.parameters[n] for n in plan.unwritten if _is_ours(plan.parameters[n], plan)]
+    absent = absent_layers(plan)
+    unwritten = [plan.parameters[n] for n in plan.unwritten if layer_of(n) not in absent]
+    missing = [p for p in unwritten if _is_ours(p, plan)]
     if s.wiring is not None and s.wiring.fc_applied is False:  # a head made for one state has no fc and needs none
         missing = [p for p in missing if p.name != "model.fc.weight"]
     missing.sort(key=lambda p: list(_STATE).index(p.initial))  # the worst first
@@ -177,9 +204,7 @@ def unwritten_parameter(s: Subject) -> Iterator[Hit]:
 def _is_ours(parameter: Parameter, plan: LoadPlan) -> bool:
     if parameter.spare or parameter.name.endswith(".bias"):
         return False
-    if parameter.name == "lm_head.weight":
-        return any("lm_head" in t.name for t in plan.seen)
-    return layer_of(parameter.name) not in absent_layers(plan)
+    return parameter.name != "lm_head.weight" or any("lm_head" in t.name for t in plan.seen)
 
 
 def absent_layers(plan: LoadPlan) -> set[int]:
@@ -201,7 +226,7 @@ def _unwritten(s: Subject, missing: list[Parameter]) -> Hit:
         f"{listed([p.name for p in missing])}",
         (Location(file=_file(s)),),
         help="mend the names of the dropped tensors" if lost(s) else "export the drafter again with these tensors",
-        severity=Severity.WARNING if only_norms else Severity.ERROR,
+        severity=Severity.NOTE if only_norms else Severity.ERROR,
         about=tuple(p.name for p in missing),
     )
 
@@ -254,7 +279,7 @@ def refused_weight(s: Subject) -> Iterator[Hit]:
     if not refused or refused[0].tensor is None:
         return
     first = refused[0].tensor
-    wanted = wanted_name(contract, plan, first.name)
+    wanted = wanted_names(contract, plan, [first.name])[0]
     if wanted is None or not (wanted.wrapper or wanted.foreign):
         instead = f"; it reads `{wanted.name}`" if wanted else ""
         yield Hit(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from drafcheck.checks.names import absent_layers, is_surplus_layer, layer_of, names, places, plans
+from drafcheck.checks.names import absent_layers, layer_of, names, places, plans, surplus_layers
 from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.heads import misfit
 from drafcheck.lookup import MISSING, raw
@@ -114,7 +115,7 @@ def _silent_shape(s: Subject, writes: list[Write]) -> Hit:
 
 
 def _others(number: int) -> str:
-    return f"; so it is with {count(number, 'other tensor')}" if number else ""
+    return f"; likewise {count(number, 'more tensor')}" if number else ""
 
 
 _KEYS = {
@@ -230,13 +231,23 @@ def layer_count(s: Subject) -> Iterator[Hit]:
         yield _too_many(s, plan.refused, said, len(in_file))
     elif absent := sorted(absent_layers(plan)):
         yield Hit(
-            f"config.json says {said} layers, the file holds {len(in_file)}: layer "
-            f"{', '.join(map(str, absent[:4]))} stays uninitialised",
+            f"config.json says {said} layers, the file holds {len(in_file)}: {_span(absent)} uninitialised",
+            (s.config.at("num_hidden_layers"),),
+            help=f"set `num_hidden_layers` to {len(in_file)}",
+            fixable=True,
+        )
+    elif said == 0 and in_file:
+        yield Hit(
+            f"config.json says 0 layers, the file holds {len(in_file)}: {s.engine} builds none and drops them all",
             (s.config.at("num_hidden_layers"),),
             help=f"set `num_hidden_layers` to {len(in_file)}",
             fixable=True,
         )
     yield from _surplus(s, said)
+
+
+def _span(layers: list[int]) -> str:
+    return f"layer {layers[0]} stays" if len(layers) == 1 else f"layers {layers[0]} to {layers[-1]} stay"
 
 
 def _too_many(s: Subject, refused: Refusal, said: int | None, in_file: int) -> Hit:
@@ -254,7 +265,8 @@ def _too_many(s: Subject, refused: Refusal, said: int | None, in_file: int) -> H
 def _surplus(s: Subject, said: int | None) -> Iterator[Hit]:
     plan, _ = plans(s)
     assert s.config is not None
-    surplus = [t for t in plan.nameless if is_surplus_layer(t.name, plan)]
+    left_out = surplus_layers(plan)
+    surplus = [t for t in plan.nameless if layer_of(t.name) in left_out]
     if surplus and plan.refused is None:
         layers = sorted({layer_of(t.name) or 0 for t in surplus})
         yield Hit(
@@ -336,11 +348,11 @@ def config_value(s: Subject) -> Iterator[Hit]:
     """A config value is of a type or size that this release cannot build from.
 
     ## What it does
-    Reports sizes in config.json that are no positive integers, and tables or lists that are something else, where this
-    release's class reads them.
+    Reports sizes in config.json that are no positive integers, tables, lists and flags that are something else, and an
+    activation other than silu, where this release's class reads them.
 
     ## Why is this bad?
-    The server stops in the constructor of the draft class, with a TypeError that names no key.
+    The server stops in the constructor of the draft class, often with a TypeError that names no key.
 
     ## Fix
     Write the value that the message asks for.
@@ -353,9 +365,9 @@ def config_value(s: Subject) -> Iterator[Hit]:
     if refused.key == "draft_vocab_size" and refused.cause == "config-key":
         return  # DC302 speaks of that
     value = raw(s.config, refused.key)
-    shown = "null" if value is None else "an unusable value" if isinstance(value, int) else type(value).__name__
+    shown = "missing" if value is MISSING else json.dumps(value)[:60]
     yield Hit(
-        f"`{refused.key}` is {shown}, where {s.engine} reads a size or a table: {refused.error}",
+        f"`{refused.key}` is {shown}, which {s.engine} cannot build from: {refused.error}",
         (s.config.at(*refused.key.split(".")),),
-        help=f"write a value of the right type into `{refused.key}`, or take the key out",
+        help=f"write a value that this draft class takes into `{refused.key}`, or take the key out",
     )

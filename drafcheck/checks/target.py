@@ -42,6 +42,7 @@ def target_unsupported(s: Subject) -> Iterator[Hit]:
         (s.target.at("architectures"),),
         help=_help(s, found, since),
         confidence=Confidence.CERTAIN if known else Confidence.LIKELY,
+        stops=True,
     )
 
 

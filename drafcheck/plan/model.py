@@ -101,6 +101,11 @@ class LoadPlan:
     lost: list[Refusal] = field(default_factory=list)  # every refusal, were the first one mended
 
     @property
+    def vacant(self) -> set[str]:
+        """The parameters that no tensor reaches, whoever fills them."""
+        return set(self.parameters) - {w.parameter for w in self.writes}
+
+    @property
     def mapping(self) -> Tensor | None:
         """The tensor read as d2t: of several, the last one."""
         return self.mappings[-1] if self.mappings else None

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from drafcheck.config import DraftConfig
     from drafcheck.contract import Contract, Table
 
-MOST_COPIES = 512
+MOST_COPIES = 128
 """So many layers of one parameter are written out at most: a config may claim 10**9 of them."""
 
 
@@ -79,7 +79,7 @@ def refused_config(contract: Contract, config: DraftConfig) -> Refusal | None:
     for entry in contract.refuse:
         if _applies(contract, entry, config):
             value = raw(config, entry["key"])
-            error = entry["error"].replace("{type}", _type(value))
+            error = entry["error"].replace("{type}", _type(value)).replace("{value}", str(value)[:40])
             return Refusal(entry.get("stage", "construct"), error, entry.get("cause", "config-key"), key=entry["key"])
     return _wrong_type(contract, config)
 
@@ -88,6 +88,8 @@ def _applies(contract: Contract, entry: Table, config: DraftConfig) -> bool:
     if "unless" in entry and contract.flag(entry["unless"], config):
         return False
     value = raw(config, entry["key"])
+    if "not_in" in entry:
+        return value is not MISSING and value not in entry["not_in"]
     if "is_not" in entry:
         name = next((n for n, items in contract.read.items() if items == [entry["key"]]), "")
         known = contract.value(name, config)
@@ -99,6 +101,7 @@ def _applies(contract: Contract, entry: Table, config: DraftConfig) -> bool:
         "not a table": present and not isinstance(value, dict),
         "not a list": present and not isinstance(value, (list, str, dict)),
         "not a flag": value is not MISSING and not isinstance(value, bool),
+        "not a float": value is not MISSING and not isinstance(value, float),
         "not an integer": value is not MISSING and not is_integer(value),
     }[entry["is"]]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections import Counter
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
@@ -10,7 +12,7 @@ from drafcheck.contract import load_toml
 from drafcheck.plan.names import route
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from drafcheck.contract import Contract
     from drafcheck.plan.model import LoadPlan
@@ -27,9 +29,41 @@ class Wanted:
     foreign: bool = False
 
 
-def wanted_name(contract: Contract, plan: LoadPlan, name: str) -> Wanted | None:
-    """The nearest other spelling of ``name`` that this loader takes; None when there is none."""
-    for (bare, wrapper), (renames, dialect, foreign) in product(_unwrapped(name), _dialects()):
+def wanted_names(contract: Contract, plan: LoadPlan, names: Sequence[str]) -> list[Wanted | None]:
+    """The nearest other spelling of each name that this loader takes; None where there is none.
+
+    A prefix that no framework is known for counts as a wrapper when it stands before more than one of the names and
+    the parameter behind it is written by nothing else.
+    """
+    stems = _stems(contract, plan)
+    found = [_wanted(contract, plan, name, _unwrapped(name)) if _stem(name) in stems else None for name in names]
+    left = [i for i, (name, wanted) in enumerate(zip(names, found, strict=True)) if wanted is None and "." in name]
+    vacant = plan.vacant
+    common = Counter(names[i].partition(".")[0] for i in left if _stem(names[i]) in stems)
+    for i in left:
+        prefix, _, bare = names[i].partition(".")
+        if common[prefix] > 1:
+            wanted = _wanted(contract, plan, names[i], [(bare, prefix + ".")])
+            found[i] = wanted if wanted is not None and wanted.parameter in vacant else None
+    return found
+
+
+def _stems(contract: Contract, plan: LoadPlan) -> set[str]:
+    """The words before the last dot that a name must have to be worth translating: a quick test for a million names."""
+    dialects = [old for renames, _, _ in _dialects() for old, _ in renames]
+    return {
+        *(_stem(parameter) for parameter in plan.parameters),
+        *(part.strip(".") for part in contract.stacked),
+        *(old.rstrip(".").rpartition(".")[2] for old in dialects),
+    }
+
+
+def _stem(name: str) -> str:
+    return name.rpartition(".")[0].rpartition(".")[2]
+
+
+def _wanted(contract: Contract, plan: LoadPlan, name: str, spellings: Iterable[tuple[str, str]]) -> Wanted | None:
+    for (bare, wrapper), (renames, dialect, foreign) in product(spellings, _dialects()):
         candidate = _translate(bare, renames)
         if candidate == name or candidate is None:
             continue
@@ -39,10 +73,15 @@ def wanted_name(contract: Contract, plan: LoadPlan, name: str) -> Wanted | None:
     return None
 
 
+@functools.cache
+def _prefixes() -> tuple[str, ...]:
+    return tuple(entry["prefix"] for entry in load_toml("dialects.toml").get("wrapper", []))
+
+
 def _unwrapped(name: str) -> Iterator[tuple[str, str]]:
     """The name as it is, then with one or two wrapper prefixes taken off."""
     yield name, ""
-    prefixes = [entry["prefix"] for entry in load_toml("dialects.toml").get("wrapper", [])]
+    prefixes = _prefixes()
     for prefix in prefixes:
         if name.startswith(prefix):
             rest = name[len(prefix) :]
@@ -50,6 +89,7 @@ def _unwrapped(name: str) -> Iterator[tuple[str, str]]:
             yield from ((rest[len(p) :], prefix + p) for p in prefixes if rest.startswith(p))
 
 
+@functools.cache
 def _dialects() -> list[tuple[list[list[str]], str, bool]]:
     listed = load_toml("dialects.toml").get("dialect", [])
     return [([], "", False)] + [(d["rename"], d["name"], bool(d.get("foreign"))) for d in listed]

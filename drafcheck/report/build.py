@@ -52,7 +52,7 @@ def outcome(seen: Examination) -> Outcome:
         return Outcome.INTERNAL_ERROR
     if NOTHING_TO_CHECK in codes or seen.nothing:
         return Outcome.NOTHING_TO_CHECK
-    if seen.subject is not None and refusal(seen.subject) is not None:
+    if seen.stops or (seen.subject is not None and refusal(seen.subject) is not None):
         return Outcome.REFUSED
     if Severity.ERROR in severities:
         return Outcome.BROKEN
