@@ -61,28 +61,36 @@ class Revision(_Entry):
     summary: str = ""
 
 
-class Facts(_Entry):
-    """Names of one's own with what is said of each; see the subclasses."""
-
-    model_config = ConfigDict(extra="allow")
-
-
-class Read(Facts):
+def _is_read(table: dict[str, Any]) -> dict[str, Any]:
     """``quantity = [config keys, expressions, numbers]``."""
-
-    __pydantic_extra__: dict[str, list[int | str]] = Field(init=False)
-
-
-class Messages(Facts):
-    """``cause = "the error as the engine words it"``."""
-
-    __pydantic_extra__: dict[str, str] = Field(init=False)
+    for key, value in table.items():
+        if key not in ("versions", "source") and not _is_list(value):
+            raise ValueError(f"{key} should be a list of strings and numbers")
+    return _in_force(table)
 
 
-class Expand(Facts):
-    """``placeholder = "text with {n}"``, and the quantity that counts the copies."""
+def _is_list(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, (int, str)) for item in value)
 
-    __pydantic_extra__: dict[str, str] = Field(init=False)
+
+def _is_text(table: dict[str, Any]) -> dict[str, Any]:
+    """``name = "text"``: what an engine says, or what a placeholder stands for and the quantity that counts it."""
+    for key, value in table.items():
+        if not isinstance(value, str):
+            raise ValueError(f"{key} should be a string")
+    return _in_force(table)
+
+
+def _in_force(table: dict[str, Any]) -> dict[str, Any]:
+    for key in ("versions", "source"):
+        if not isinstance(table.get(key, ""), str):
+            raise ValueError(f"{key} should be a string")
+    bounds(table.get("versions", ""))
+    return table
+
+
+Read = Annotated[dict[str, Any], AfterValidator(_is_read)]
+Texts = Annotated[dict[str, Any], AfterValidator(_is_text)]
 
 
 class Flag(_Entry):
@@ -203,16 +211,16 @@ class ContractBook(_Table):
     names: list[Names] = []
     stacked: dict[str, Pair] = {}
     loaders: list[Loaders] = []
-    messages: list[Messages] = []
+    messages: list[Texts] = []
     mapping: list[Mapping] = []
     sharing: list[Sharing] = []
     param: Annotated[list[Param], Field(min_length=1)]
-    expand: list[Expand] = []
+    expand: list[Texts] = []
 
     def stray(self) -> tuple[str, tuple[str | int, ...]] | None:
         """The first name that nothing in the book explains, in words, and the way to it: a flag or a placeholder."""
         flags = {flag.name for flag in self.flag}
-        places = {"{" + key + "}" for entry in self.expand for key in entry.__pydantic_extra__}
+        places = {"{" + key + "}" for entry in self.expand for key in entry}
         conditions: list[tuple[str, int, str, Any]] = [
             (section, number, key, getattr(entry, key, ""))
             for section in ("flag", "refuse", "sharing", "param")

@@ -120,14 +120,17 @@ def read(path: Path, *, explicit: bool = False) -> SettingsFile:
 
 
 def _load(path: Path, explicit: bool = False) -> SettingsFile | None:
-    from drafcheck.settings_model import validate
     from drafcheck.tomlpos import parse, read_text
 
     text = read_text(path)
     data: Any = parse(path, text)
     for key in _table(path):
         data = data.get(key) if isinstance(data, dict) else None
-    return validate(path, text, data, explicit=explicit) if data is not None else None
+    if data is None:
+        return None
+    from drafcheck.settings_model import validate
+
+    return validate(path, text, data, explicit=explicit)
 
 
 def _table(path: Path) -> tuple[str, ...]:

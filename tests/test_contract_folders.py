@@ -192,7 +192,7 @@ def test_whatever_is_wrong_with_a_draft_an_own_engine_answers(room: Path) -> Non
         ),
         ("sglang/acme.toml", TINY.replace('when = "biased"', 'when = "bias"'), ":36: 'bias' is no [[flag]] of this"),
         ("sglang/acme.toml", TINY.replace('"fc.bias"', '"{layer}.bias"'), ":35: no [[expand]] says what {layer} in"),
-        ("sglang/acme.toml", TINY.replace("aux = [3]", "aux = 3"), ":14: read[0].num_aux should be a valid list"),
+        ("sglang/acme.toml", TINY.replace("aux = [3]", "aux = 3"), ":9: read[0]: num_aux should be a list"),
         ("sglang/acme.toml", TINY.replace('kind = "eagle3"', "kind = 3"), ":3: kind should be a valid string"),
         ("sglang/acme.toml", TINY.replace('shape = ["hidden_size"]\n', ""), ":34: param[1]: either `shape`, or"),
         ("sglang/acme.toml", 'architectures = ["A"]\n', ": kind is missing (and 2 more)"),
