@@ -31,6 +31,7 @@ Word = Annotated[str, StringConstraints(min_length=1)]
 Words = list[Word]
 Range = Annotated[str, AfterValidator(_is_range)]
 Pair = Annotated[list[str], Field(min_length=2, max_length=2)]
+State = Literal["absent", "null", "not a table", "not a list", "not a flag", "not an integer", "not a float", ""]
 LoadKind = Literal["plain", "vocab", "qkv", "merged", "row"]
 
 
@@ -109,18 +110,17 @@ class Refuse(_Entry):
 
     key: Word
     error: Word
-    is_: Literal["absent", "null", "not a table", "not a list", "not a flag", "not an integer"] | None = Field(
-        default=None, alias="is"
-    )
+    is_: State = Field(default="", alias="is")
     is_not: int = 0
+    not_in: list[str] = []
     unless: Word = ""
     cause: Word = ""
     stage: Literal["config", "class", "construct"] = "construct"
 
     @model_validator(mode="after")
     def _says_when(self) -> Refuse:
-        if len({"is_", "is_not"} & self.model_fields_set) != 1:
-            raise ValueError("one of `is` and `is_not` is wanted")
+        if len({"is_", "is_not", "not_in"} & self.model_fields_set) != 1:
+            raise ValueError("one of `is`, `is_not` and `not_in` is wanted")
         return self
 
 
@@ -196,6 +196,12 @@ class Values(_Table):
     zero: Words = []
 
 
+class NotDescribed(_Table):
+    """Config keys with which the class is built in a way that the contract does not describe."""
+
+    keys: Words = []
+
+
 class ContractBook(_Table):
     """``<engine>/<draft class>.toml``."""
 
@@ -205,6 +211,7 @@ class ContractBook(_Table):
     revision: Annotated[list[Revision], Field(min_length=1)]
     read: list[Read] = []
     values: Values = Values()
+    not_described: NotDescribed = NotDescribed()
     defaults: dict[str, dict[str, int]] = {}
     flag: list[Flag] = []
     refuse: list[Refuse] = []
