@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
+from drafcheck.address import is_remote
 from drafcheck.errors import UsageError
 from drafcheck.output import write_file
-from drafcheck.paths import absolute, is_remote
+from drafcheck.paths import absolute
 from drafcheck.suppress import NEVER
 
 if TYPE_CHECKING:

@@ -1,9 +1,7 @@
-"""A checkpoint as it lies on the disk: its config, its weight files, its index, before any engine is asked."""
+"""A checkpoint as it lies in its folder: its config, its weight files, its index, before any engine is asked."""
 
 from __future__ import annotations
 
-import os
-import stat
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +13,8 @@ from drafcheck.finding import Location
 from drafcheck.header import Header, read_header
 from drafcheck.jsonpos import Document, read_document
 from drafcheck.lfs import POINTER_LIMIT, lfs_pointer
-from drafcheck.source import LocalFile, SourceError
+from drafcheck.place import Place, locate
+from drafcheck.source import Source, SourceError
 from drafcheck.tensor import Problem, Tensor, Trouble
 from drafcheck.torch_pickle import is_legacy, read_pickle
 
@@ -25,6 +24,10 @@ INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 INDEX_LIMIT = 256 << 20
 """Longer index files are not read. In bytes; those of the largest models have about 20 MB."""
 
+MAPPINGS = ("d2t", "t2d")
+MAPPING_LIMIT = 32 << 20
+"""Bytes that d2t or t2d may have to be read along with a neighbour; those of the largest models have 2 MB."""
+
 PROBLEMS_KEPT = 10
 """So many faulty entries of one index are told."""
 
@@ -32,11 +35,10 @@ PROBLEMS_KEPT = 10
 class WeightFile:
     """One weight file of the top folder. Its header is read at the first use and kept."""
 
-    def __init__(self, path: Path, name: str) -> None:
-        """The file at ``path``, called ``name`` relative to the checkpoint."""
-        self.path = path
-        self.name = name
-        self._source = LocalFile(path, name)
+    def __init__(self, source: Source) -> None:
+        """The file that ``source`` reads, under its name."""
+        self.name = source.name
+        self._source = source
 
     @property
     def is_safetensors(self) -> bool:
@@ -57,6 +59,7 @@ class WeightFile:
     def header(self) -> Header:
         """The tensors of the file and what is wrong with it."""
         header = read_header(self._source) if self.is_safetensors else read_pickle(self._source)
+        self._source.expect((t.start, t.stop) for t in header.tensors if is_mapping(t))
         self._source.close()  # a checkpoint may have more shards than a process may have open files
         return header
 
@@ -121,7 +124,7 @@ class Checkpoint:
     """
 
     given: str
-    root: Path
+    place: Place
     config: DraftConfig | None = None
     files: tuple[WeightFile, ...] = ()
     index: Index | None = None
@@ -157,13 +160,13 @@ class Checkpoint:
         """Weight files one folder down, such as ``original/model.safetensors``: engines do not look there."""
         found: list[str] = []
         for name in self._folders:
-            entries = _listing(self.root / name) or []
+            entries = self.place.below(name)
             found += (f"{name}/{e}" for e in entries if e.endswith(WEIGHT_SUFFIXES) and not e.startswith("."))
         return tuple(sorted(found))
 
     @cached_property
     def _folders(self) -> list[str]:
-        return [name for name in self.other if (self.root / name).is_dir() and not name.startswith(".")]
+        return [name for name in self.other if self.place.is_folder(name) and not name.startswith(".")]
 
 
 def open_checkpoint(path: str | Path) -> Checkpoint:
@@ -172,13 +175,14 @@ def open_checkpoint(path: str | Path) -> Checkpoint:
     Raises UsageError when the path does not exist or may not be opened, NothingToCheck when it holds nothing
     that belongs to a checkpoint. Whatever is wrong inside becomes ``problems``.
     """
-    place = Path(path)
-    if _is_folder(place):
-        return _open_folder(str(path), place)
-    if place.name.endswith(".json"):
-        return _open_config(str(path), place)
-    if place.name.endswith(WEIGHT_SUFFIXES):
-        checkpoint = Checkpoint(str(path), place.parent, files=(WeightFile(place, place.name),))
+    given = str(path)
+    place, name = locate(path)
+    if name is None:
+        return open_folder(given, place)
+    if name.endswith(".json"):
+        return _open_config(given, place, name)
+    if name.endswith(WEIGHT_SUFFIXES):
+        checkpoint = Checkpoint(given, place, files=(WeightFile(place.source(name)),))
         _add_config(checkpoint, CONFIG)
         return checkpoint
     raise NothingToCheck(
@@ -191,39 +195,36 @@ def open_target(path: str | Path) -> TargetConfig:
 
     Raises UsageError when there is none or it cannot be read.
     """
-    place = Path(path)
-    if _is_folder(place):
-        place = place / CONFIG
-    document = read_document(LocalFile(place))
+    place, name = locate(path)
+    return read_target(place, name or CONFIG)
+
+
+def read_target(place: Place, name: str) -> TargetConfig:
+    """The config of a target in the file ``name`` of a folder. Raises UsageError when it cannot be read."""
+    document = read_document(place.source(name))
     if document.data is None:
-        raise UsageError(f"the target's config cannot be read: {document.problems[0].message} ({place})")
+        message = document.problems[0].message
+        raise UsageError(f"the target's config cannot be read: {message} ({place.address(name)})")
     return TargetConfig(document)
 
 
-def _is_folder(path: Path) -> bool:
-    try:
-        return stat.S_ISDIR(path.stat().st_mode)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise UsageError(f"{path}: {reason.lower()}") from error
+def is_mapping(tensor: Tensor) -> bool:
+    """Whether a tensor is one of the small ones that are read wherever they are, by its name and size."""
+    kind = tensor.name.rpartition(".")[2]
+    return kind in MAPPINGS and tensor.start >= 0 and tensor.stop - tensor.start <= MAPPING_LIMIT
 
 
-def _listing(folder: Path) -> list[str] | None:
-    """The names in a folder in alphabetical order, None when it may not be read."""
-    try:
-        return sorted(os.listdir(folder))  # noqa: PTH208  (a name that is not utf-8 must survive)
-    except OSError:
-        return None
-
-
-def _open_folder(given: str, folder: Path) -> Checkpoint:
-    names = _listing(folder)
+def open_folder(given: str, place: Place) -> Checkpoint:
+    """Open a folder that was found already; ``given`` is what the user calls it. Raises as ``open_checkpoint`` does."""
+    names = place.names()
     if names is None:
         raise UsageError(f"{given}: the folder may not be read")
     files = [n for n in names if n.endswith(WEIGHT_SUFFIXES) and not n.startswith(".")]
     if not files and not {CONFIG, *INDEXES} & set(names):
         raise NothingToCheck(f"{given} holds no config.json, no weight file and no index")
-    checkpoint = Checkpoint(given, folder, files=tuple(WeightFile(folder / n, n) for n in files))
+    if not files:
+        place.confirm_absent("the weights")
+    checkpoint = Checkpoint(given, place, files=tuple(WeightFile(place.source(n)) for n in files))
     weights = set(files)
     checkpoint.other = tuple(n for n in names if n not in weights)
     _add_config(checkpoint, CONFIG)
@@ -232,40 +233,39 @@ def _open_folder(given: str, folder: Path) -> Checkpoint:
     return checkpoint
 
 
-def _open_config(given: str, path: Path) -> Checkpoint:
+def _open_config(given: str, place: Place, name: str) -> Checkpoint:
     """A config given by itself: with the weights beside it when there are any, else alone."""
-    checkpoint = Checkpoint(given, path.parent, config_only=True)
-    if path.name in INDEXES:
-        return _open_folder(given, path.parent)
-    if path.name == CONFIG and any(n.endswith(WEIGHT_SUFFIXES) for n in _listing(path.parent) or []):
-        return _open_folder(given, path.parent)
-    _add_config(checkpoint, path.name)
+    checkpoint = Checkpoint(given, place, config_only=True)
+    if name in INDEXES:
+        return open_folder(given, place)
+    if name == CONFIG and any(n.endswith(WEIGHT_SUFFIXES) for n in place.names() or []):
+        return open_folder(given, place)
+    _add_config(checkpoint, name)
     return checkpoint
 
 
 def _add_config(checkpoint: Checkpoint, name: str) -> None:
-    path = checkpoint.root / name
-    if not os.path.lexists(path):
+    if not checkpoint.place.holds(name):
+        checkpoint.place.confirm_absent(name)
         message = f"there is no {name}: engines read the draft's class and sizes from it"
         problem = Problem(Trouble.NO_CONFIG, message, Location(file=name), f"put the draft's {name} beside its weights")
         checkpoint.problems.append(problem)
         return
-    document = read_document(LocalFile(path, name))
+    document = read_document(checkpoint.place.source(name))
     checkpoint.problems += document.problems
     if document.data is not None:
         checkpoint.config = DraftConfig(document)
 
 
 def _add_index(checkpoint: Checkpoint, name: str) -> Index | None:
-    path = checkpoint.root / name
-    if not os.path.lexists(path):
+    if not checkpoint.place.holds(name):
         return None
-    document = read_document(LocalFile(path, name), trouble=Trouble.BAD_INDEX, limit=INDEX_LIMIT)
-    return _index(document)
+    document = read_document(checkpoint.place.source(name), trouble=Trouble.BAD_INDEX, limit=INDEX_LIMIT)
+    return parse_index(document)
 
 
-def _index(document: Document) -> Index:
-    """Check the weight map. Entries that are no plain file names are left out and never followed."""
+def parse_index(document: Document) -> Index:
+    """The index in a JSON file. Entries that are no plain file names are left out and never followed."""
     problems = list(document.problems)
     index = Index(document.file, document)
     entries: Any = document.data.get("weight_map") if document.data is not None else None

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from drafcheck.finding import Location
-from drafcheck.lfs import lfs_pointer
+from drafcheck.lfs import POINTER_LIMIT, lfs_pointer
 from drafcheck.source import Source, SourceError
 from drafcheck.tensor import Problem, Trouble
 
@@ -64,7 +64,7 @@ def read_document(source: Source, *, trouble: Trouble = Trouble.BAD_CONFIG, limi
     """Read and parse a JSON object. Never raises on content: what is wrong becomes a Problem of ``trouble``."""
     try:
         size = source.size()
-        raw = source.read(0, min(size, limit))
+        raw = source.read(0, size if size <= limit else POINTER_LIMIT)
     except SourceError as error:
         return Document(source.name, problems=(Problem(error.trouble, error.message, Location(file=source.name)),))
     pointer = lfs_pointer(raw, size, source.name)

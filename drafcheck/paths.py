@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from drafcheck.address import is_remote
 from drafcheck.errors import UsageError
 
 
@@ -23,6 +24,8 @@ def checkpoints(paths: Iterable[str]) -> list[str]:
 
 
 def _folder(path: str) -> str:
+    if is_remote(path):
+        return path
     file = Path(path)
     try:
         beside_config = file.is_file() and (file.parent / "config.json").is_file()
@@ -37,8 +40,3 @@ def absolute(path: str | Path) -> str:
         return os.path.abspath(path)  # noqa: PTH100 - pathlib's own keeps the dots
     except ValueError:
         return os.path.join(Path.cwd(), path)  # noqa: PTH118
-
-
-def is_remote(path: str) -> bool:
-    """Whether a checkpoint is named by an address such as ``hf://org/name``, not by a path of this machine."""
-    return "://" in path

@@ -6,10 +6,9 @@ machine stops there and says which one, and where. Calls are never made; they be
 
 from __future__ import annotations
 
-import io
 import warnings
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from drafcheck.pickle_globals import HARMLESS, LITERALS, WEIGHTS_ONLY
 from drafcheck.pickle_records import OPAQUE, Global, Table, call, storage_of
@@ -34,7 +33,7 @@ class PickleError(Exception):
 class Machine:
     """Runs one pickle from a stream. After ``run``, ``foreign`` names the first opcode torch would refuse."""
 
-    def __init__(self, stream: io.BytesIO, member: str = "") -> None:
+    def __init__(self, stream: IO[bytes], member: str = "") -> None:
         """``stream`` stands at the pickle's first byte; ``member`` is the file inside an archive, for messages."""
         self._stream = stream
         self._of = f" of {member}" if member else ""

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from drafcheck.address import is_remote
 from drafcheck.errors import UsageError
-from drafcheck.paths import is_remote
 from drafcheck.registry import PREFIX, Rule, declared, forget, load_rules, prefix_of
 from drafcheck.settings import root_of
 from drafcheck.subject import NEEDS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,9 @@ from drafcheck.errors import NothingToCheck, UsageError
 from drafcheck.header import Header, read_header
 from drafcheck.pickle_machine import Machine, PickleError
 from drafcheck.pickle_records import TensorRecord
+from drafcheck.place import Place, locate
 from drafcheck.plan.vocabulary import HEAD, judge, kept_tokens, named, to_mask, to_targets
-from drafcheck.source import LocalFile, SourceError
+from drafcheck.source import Source, SourceError, SourceStream
 from drafcheck.tensor import Tensor
 from drafcheck.torch_pickle import PICKLE_LIMIT, is_legacy, read_pickle
 
@@ -27,50 +28,51 @@ Read = Callable[[Tensor], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A mapping to compare with. ``targets`` holds the target token of each draft id.
+    """A mapping to compare with, which messages call ``name``. ``targets`` holds the target token of each draft id.
 
     ``t2d`` is one byte a target token (None: not there), ``head_rows`` the rows of its lm_head (None: no head).
     """
 
-    path: Path
+    name: str
     targets: list[int]
     t2d: bytes | None = None
     head_rows: int | None = None
 
-    @property
-    def name(self) -> str:
-        """What messages call it."""
-        return self.path.name or str(self.path)
-
 
 def open_reference(path: str | Path) -> Reference:
-    """Read a checkpoint folder, a weight file, or a mapping (.pt, .npy, .safetensors).
+    """Read a checkpoint folder, a weight file, or a mapping (.pt, .npy, .safetensors); a path or an address.
 
     A ``.pt`` may hold a dict with d2t, as trainers write it, or a bare list or tensor of target tokens. A ``.npy`` is a
     d2t or a t2d; one named d2t.npy is read with the t2d.npy beside it. Raises UsageError with one sentence.
     """
-    place = Path(path)
     try:
-        return _open(place)
+        place, name = _located(path)
+        found = _from_folder(path, place) if name is None else _from_file(place, name)
     except (DecodeError, SourceError, PickleError) as error:
-        raise UsageError(f"--reference {place}: {getattr(error, 'message', error)}") from error
+        raise UsageError(f"--reference {path}: {getattr(error, 'message', error)}") from error
     except NothingToCheck as error:
-        raise UsageError(f"--reference {place}: no checkpoint and no mapping there") from error
+        raise UsageError(f"--reference {path}: no checkpoint and no mapping there") from error
     except OSError as error:
-        raise UsageError(f"--reference {place}: {(error.strerror or 'cannot be read').lower()}") from error
+        raise UsageError(f"--reference {path}: {(error.strerror or 'cannot be read').lower()}") from error
+    return replace(found, name=str(path).rstrip("/").rpartition("/")[2] or str(path))
 
 
-def _open(place: Path) -> Reference:
-    if place.is_dir():
-        return _from_npy(place / "d2t.npy") if (place / "d2t.npy").is_file() else _from_folder(place)
-    if place.suffix == ".npy":
-        return _from_npy(place)
-    if place.suffix in (".pt", ".pth", ".bin"):
-        return _from_torch(place)
-    if place.suffix != ".safetensors":
+def _located(path: str | Path) -> tuple[Place, str | None]:
+    try:
+        return locate(path)
+    except UsageError as error:
+        raise UsageError(f"--reference {error}") from error
+
+
+def _from_file(place: Place, name: str) -> Reference:
+    if name.endswith(".npy"):
+        return _from_npy(place, name)
+    source = place.source(name)
+    if name.endswith((".pt", ".pth", ".bin")):
+        return _from_torch(source)
+    if not name.endswith(".safetensors"):
         raise DecodeError("not a mapping: known are a checkpoint, .safetensors, .pt, .pth, .bin and .npy")
-    source = LocalFile(place)
-    return _from_tensors(place, _sound(read_header(source)), lambda t: source.read(t.start, t.stop))
+    return _from_tensors(_sound(read_header(source)), lambda t: source.read(t.start, t.stop))
 
 
 def _sound(header: Header) -> Sequence[Tensor]:
@@ -79,23 +81,25 @@ def _sound(header: Header) -> Sequence[Tensor]:
     return header.tensors
 
 
-def _from_folder(place: Path) -> Reference:
-    from drafcheck.checkpoint import open_checkpoint
+def _from_folder(path: str | Path, place: Place) -> Reference:
+    from drafcheck.checkpoint import open_folder
 
-    checkpoint = open_checkpoint(place)
+    if place.is_file("d2t.npy"):
+        return _from_npy(place, "d2t.npy")
+    checkpoint = open_folder(str(path), place)
     tensors = [tensor for file in checkpoint.files for tensor in file.header.tensors]
-    return _from_tensors(place, tensors, checkpoint.read)
+    return _from_tensors(tensors, checkpoint.read)
 
 
-def _from_tensors(place: Path, tensors: Sequence[Tensor], read: Read) -> Reference:
+def _from_tensors(tensors: Sequence[Tensor], read: Read) -> Reference:
     """The mapping in a checkpoint; without d2t its head must have full vocabulary, so each id is its own token."""
     d2t, t2d, head = (named(tensors, name) for name in ("d2t", "t2d", HEAD))
     rows = head.shape[0] if head is not None and head.shape else None
     mask = to_mask(t2d, read(_small(t2d))) if t2d is not None else None
     if d2t is None and mask is None and rows is not None:
-        return Reference(place, list(range(min(rows, LARGEST))), None, rows)
+        return Reference("", list(range(min(rows, LARGEST))), None, rows)
     values = decode(d2t.dtype, read(_small(d2t))) if d2t is not None else None
-    return _reference(place, values, mask, rows)
+    return _reference(values, mask, rows)
 
 
 def _small(tensor: Tensor) -> Tensor:
@@ -106,7 +110,7 @@ def _small(tensor: Tensor) -> Tensor:
     return tensor
 
 
-def _reference(place: Path, values: list[int] | None, mask: bytes | None, rows: int | None = None) -> Reference:
+def _reference(values: list[int] | None, mask: bytes | None, rows: int | None = None) -> Reference:
     if values:
         meant, _ = judge(values, mask, len(mask) if mask else None)
         targets = values if meant == "absolute" else to_targets(values, "offset")
@@ -114,29 +118,26 @@ def _reference(place: Path, values: list[int] | None, mask: bytes | None, rows: 
         targets = kept_tokens(mask)
     else:
         raise DecodeError("no d2t in it")
-    return Reference(place, targets, mask, rows)
+    return Reference("", targets, mask, rows)
 
 
 # Mapping files of torch.
 
 
-def _from_torch(place: Path) -> Reference:
+def _from_torch(source: Source) -> Reference:
     """A zip file of torch: a state dict, a dict of mappings, or a bare list or tensor of target tokens."""
     import zipfile
 
-    source = LocalFile(place)
     if is_legacy(source):
-        return _from_tensors(place, _sound(read_pickle(source)), lambda t: source.read(t.start, t.stop))
+        return _from_tensors(_sound(read_pickle(source)), lambda t: source.read(t.start, t.stop))
     try:
-        with zipfile.ZipFile(place) as archive:
-            return _from_archive(place, archive.read, archive.getinfo, archive.namelist())
+        with zipfile.ZipFile(io.BufferedReader(SourceStream(source))) as archive:
+            return _from_archive(archive.read, archive.getinfo, archive.namelist())
     except (zipfile.BadZipFile, KeyError, EOFError, NotImplementedError, RuntimeError) as error:
         raise DecodeError("a broken zip archive") from error
 
 
-def _from_archive(
-    place: Path, read: Callable[[str], bytes], info: Callable[[str], Any], names: Sequence[str]
-) -> Reference:
+def _from_archive(read: Callable[[str], bytes], info: Callable[[str], Any], names: Sequence[str]) -> Reference:
     pickle = next((name for name in names if name.rpartition("/")[2] == "data.pkl"), None)
     if pickle is None:
         raise DecodeError("a zip archive without data.pkl: not a file of torch.save")
@@ -147,15 +148,15 @@ def _from_archive(
 
     content = Machine(io.BytesIO(_member(read, info, pickle)), pickle).run()
     if not isinstance(content, dict):
-        return _token_map(place, values(content))
+        return _token_map(values(content))
     found = {name.rpartition(".")[2]: item for name, item in content.items()}
     flags, head = values(found.get("t2d")), content.get(HEAD)
     mask = bytes(flags) if flags and set(flags) <= {0, 1} else None
     rows = head.shape[0] if isinstance(head, TensorRecord) and head.shape else None
     mapping = values(found.get("d2t"))
     if mapping is None and mask is None and rows is not None:
-        return Reference(place, list(range(min(rows, LARGEST))), None, rows)
-    return _reference(place, mapping, mask, rows)
+        return Reference("", list(range(min(rows, LARGEST))), None, rows)
+    return _reference(mapping, mask, rows)
 
 
 def _member(read: Callable[[str], bytes], info: Callable[[str], Any], name: str) -> bytes:
@@ -165,10 +166,10 @@ def _member(read: Callable[[str], bytes], info: Callable[[str], Any], name: str)
     return read(name)
 
 
-def _token_map(place: Path, tokens: list[int] | None) -> Reference:
+def _token_map(tokens: list[int] | None) -> Reference:
     if not tokens:
         raise DecodeError("neither a dict with d2t nor a list of target tokens")
-    return Reference(place, tokens)
+    return Reference("", tokens)
 
 
 def _values(record: object, storage: Callable[[str], bytes]) -> list[int] | None:
@@ -188,12 +189,12 @@ def _values(record: object, storage: Callable[[str], bytes]) -> list[int] | None
 # Mapping files of numpy: a header that is a Python literal, then the values.
 
 
-def _from_npy(place: Path) -> Reference:
-    if place.stem == "t2d":
-        return _reference(place, None, bytes(_flags(_read_npy(place))))
-    beside = place.with_name("t2d.npy")
-    mask = bytes(_flags(_read_npy(beside))) if place.stem == "d2t" and beside.is_file() else None
-    return _reference(place, _read_npy(place), mask)
+def _from_npy(place: Place, name: str) -> Reference:
+    if name == "t2d.npy":
+        return _reference(None, bytes(_flags(_read_npy(place.source(name)))))
+    paired = name == "d2t.npy" and place.is_file("t2d.npy")
+    mask = bytes(_flags(_read_npy(place.source("t2d.npy")))) if paired else None
+    return _reference(_read_npy(place.source(name)), mask)
 
 
 def _flags(values: list[int]) -> list[int]:
@@ -202,25 +203,24 @@ def _flags(values: list[int]) -> list[int]:
     return values
 
 
-def _read_npy(place: Path) -> list[int]:
+def _read_npy(source: Source) -> list[int]:
     """The values of a one-dimensional .npy file. Raises DecodeError and SourceError."""
-    source = LocalFile(place)
     head = source.read(0, 12)
     if len(head) < 12 or not head.startswith(_NPY):
-        raise DecodeError(f"{place.name} is no .npy file")
+        raise DecodeError(f"{source.name} is no .npy file")
     wide = head[6] > 1
     start = 12 if wide else 10
     stop = start + int.from_bytes(head[8:start], "little")
-    facts = _npy_facts(source.read(start, min(stop, _NPY_LIMIT)), place.name)
+    facts = _npy_facts(source.read(start, min(stop, _NPY_LIMIT)), source.name)
     shape, order = facts.get("shape"), str(facts.get("descr"))
     if not isinstance(shape, tuple) or len(shape) != 1 or not isinstance(shape[0], int) or shape[0] > LARGEST:
-        raise DecodeError(f"{place.name} has the shape {shape}, not one value for each id")
+        raise DecodeError(f"{source.name} has the shape {shape}, not one value for each id")
     dtype = _NPY_DTYPES.get(order.lstrip("<|="))
     if dtype is None:
-        raise DecodeError(f"{place.name} holds values of type {order:.40}")
+        raise DecodeError(f"{source.name} holds values of type {order:.40}")
     values = decode(dtype, source.read(stop, source.size()))
     if len(values) != shape[0]:
-        raise DecodeError(f"{place.name} is truncated: {len(values)} values of {shape[0]}")
+        raise DecodeError(f"{source.name} is truncated: {len(values)} values of {shape[0]}")
     return values
 
 

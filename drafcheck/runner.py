@@ -5,15 +5,15 @@ One way only; a step or a rule that crashes is noted as an internal error and ev
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from drafcheck import __version__
-from drafcheck.checkpoint import Checkpoint, open_checkpoint, open_target
+from drafcheck.checkpoint import CONFIG, Checkpoint, open_checkpoint, open_target, read_target
 from drafcheck.checks.internal import crashes
 from drafcheck.contract import Engine, contract_for, extended, load_toml
 from drafcheck.crash import describe
@@ -33,10 +33,14 @@ from drafcheck.targets import target_class
 from drafcheck.words import listed
 
 if TYPE_CHECKING:
-    from drafcheck.config import DraftConfig
+    from drafcheck.config import DraftConfig, TargetConfig
     from drafcheck.report.model import Suppressed
 
 T = TypeVar("T")
+Read = Callable[[], "TargetConfig"]
+
+BESIDE = "target_config.json"
+"""The target's config may lie under this name beside the draft."""
 
 MANY = 10
 """After so many checkpoints the rest is likely to be worth the import of numpy."""
@@ -97,10 +101,11 @@ def lint(
 ) -> Report:
     """Check one draft checkpoint for one engine version, such as ``sglang==0.5.9``.
 
-    ``path`` is a folder or a weight file; ``target`` the target's folder or config.json (else the one
-    that the draft's config names or ``target_config.json`` beside it). ``config`` is a settings file; none is
-    looked for without it. Whatever is wrong inside the checkpoint is in the report. Raises UsageError for a path
-    that does not exist or may not be opened and for words that mean nothing (engine, rules, settings).
+    ``path`` is a folder or a weight file, or the address of one (``hf://org/name``, ``https://``, ``s3://``, ``gs://``);
+    ``target`` the target's folder or config.json (else the one that the draft's config names or
+    ``target_config.json`` beside it). ``config`` is a settings file; none is looked for without it. Whatever is wrong
+    inside the checkpoint is in the report. Raises UsageError for a path that does not exist or may not be opened, an
+    address that cannot be reached, and for words that mean nothing (engine, rules, settings).
     """
     return lint_many((path,), Options(target, engine, algorithm, dtype, reference, select, ignore, config=config))
 
@@ -208,9 +213,10 @@ def prepare(seen: Examination, options: Options) -> Subject | None:
 
 
 def _read_inputs(seen: Examination, s: Subject, options: Options) -> None:
-    seen.target = _target_path(s.checkpoint, s.config, options)
-    if seen.target is not None:
-        s.target = seen.attempt("reading the target's config", lambda: open_target(seen.target or ""))
+    found = _target(s.checkpoint, s.config, options)
+    if found is not None:
+        seen.target, read = found
+        s.target = seen.attempt("reading the target's config", read)
     if options.reference is not None:
         from drafcheck.reference import open_reference
 
@@ -255,23 +261,23 @@ def _algorithm(s: Subject) -> str:
     return str(load_toml(s.engine.name, "engine.toml").get("default_algorithm", ""))
 
 
-def _target_path(checkpoint: Checkpoint, config: DraftConfig | None, options: Options) -> str | None:
-    """``--target``, else a folder that the draft's config names, else target_config.json beside it."""
+def _target(checkpoint: Checkpoint, config: DraftConfig | None, options: Options) -> tuple[str, Read] | None:
+    """What to call the target and how to read its config.
+
+    It is ``--target``, else a folder that the draft's config names, else target_config.json beside it.
+    """
     if options.target is not None:
-        return str(options.target)
+        given = options.target
+        return str(given), lambda: open_target(given)
+    place = checkpoint.place
     for key in load_toml("discovery.toml")["target_keys"]:
         named = config.text(*key.split(".")) if config is not None else None
-        if named and _is_model_folder(checkpoint.root / named):
-            return str(checkpoint.root / named)
-    beside = checkpoint.root / "target_config.json"
-    return str(beside) if os.path.lexists(beside) else None  # one that cannot be read is said to be, not passed over
-
-
-def _is_model_folder(path: Path) -> bool:
-    try:
-        return (path / "config.json").is_file()
-    except (OSError, ValueError):  # the name is a stranger's: too long, a null byte, a loop of links
-        return False
+        if named and place.complete and place.is_file(f"{named}/{CONFIG}"):
+            found = place.address(named)
+            return found, partial(open_target, found)
+    if place.holds(BESIDE):  # one that cannot be read is said to be, not passed over
+        return place.address(BESIDE), lambda: read_target(place, BESIDE)
+    return None
 
 
 def _run(rule: Rule, seen: Examination) -> None:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
+from drafcheck.address import is_remote
 from drafcheck.contract import Engine, extended, resolve_engine
 from drafcheck.errors import UsageError
-from drafcheck.paths import is_remote
 from drafcheck.registry import Rule, load_rules
 from drafcheck.selection import choose
 from drafcheck.settings import Search

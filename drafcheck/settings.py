@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from drafcheck.address import is_remote
 from drafcheck.errors import UsageError
-from drafcheck.paths import absolute, is_remote
+from drafcheck.paths import absolute
 
 if TYPE_CHECKING:
     from drafcheck.settings_model import Settings

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import stat
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from drafcheck.tensor import Trouble
 
@@ -31,7 +33,9 @@ _ERRORS = {
 
 
 class SourceError(Exception):
-    """The bytes of a file cannot be had. ``message`` is one lower-case sentence that names the file.
+    """The bytes of a file cannot be had, which is a fault of the checkpoint.
+
+    ``message`` is one lower-case sentence that names the file.
 
     ``trouble`` says which family of finding it belongs to.
     """
@@ -55,6 +59,12 @@ class Source(Protocol):
 
     def read(self, start: int, stop: int) -> bytes:
         """The bytes from ``start`` to ``stop``; shorter at the end of the file. Raises SourceError."""
+
+    def expect(self, spans: Iterable[tuple[int, int]]) -> None:
+        """Say which (start, stop) will be read later, for sources that can fetch neighbours together."""
+
+    def close(self) -> None:
+        """Give back what is held open; a later read opens it again."""
 
 
 class LocalFile:
@@ -88,6 +98,9 @@ class LocalFile:
             start += len(chunk)
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
+    def expect(self, spans: Iterable[tuple[int, int]]) -> None:
+        """Nothing: the system reads ahead by itself."""
+
     def close(self) -> None:
         """Give the file descriptor back; a later read opens the file again."""
         if self._fd >= 0:
@@ -120,6 +133,43 @@ class LocalFile:
             os.close(fd)
             raise SourceError(f"{self.name} is {_kind(status.st_mode)}, not a regular file")
         self._fd, self._size = fd, status.st_size
+
+
+class SourceStream(io.RawIOBase):
+    """A Source as the seekable stream that zipfile and pickle readers want."""
+
+    def __init__(self, source: Source, limit: int | None = None) -> None:
+        """The bytes of ``source``, which ends after ``limit`` bytes when one is given. Raises SourceError."""
+        self._source = source
+        self._at = 0
+        self._size = source.size() if limit is None else min(source.size(), limit)
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def seekable(self) -> bool:
+        """Always."""
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go to a place, which may lie past the end. Raises OSError for one before the start, as files do."""
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        if start + offset < 0:
+            raise OSError(errno.EINVAL, "a place before the start of the file")
+        self._at = start + offset
+        return self._at
+
+    def tell(self) -> int:
+        """The place where the next read starts."""
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill ``buffer`` and answer with how many bytes that took. Raises SourceError."""
+        data = self._source.read(self._at, min(self._at + len(buffer), self._size))
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
 
 
 def _kind(mode: int) -> str:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from drafcheck.address import is_remote
 from drafcheck.finding import Finding, Location
-from drafcheck.paths import is_remote
 from drafcheck.settings import root_of
 
 if TYPE_CHECKING:

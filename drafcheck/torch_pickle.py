@@ -18,7 +18,7 @@ from drafcheck.header_json import DTYPE_BITS
 from drafcheck.lfs import POINTER_LIMIT, lfs_pointer
 from drafcheck.pickle_machine import Machine, PickleError
 from drafcheck.pickle_records import Storage, Table, TensorRecord, as_text
-from drafcheck.source import Source, SourceError
+from drafcheck.source import Source, SourceError, SourceStream
 from drafcheck.tensor import Problem, Tensor, Trouble
 
 if TYPE_CHECKING:
@@ -88,43 +88,12 @@ def _read(source: Source) -> Header:
 # The zip format: {name}/data.pkl, and one stored file {name}/data/{key} for each storage.
 
 
-class _Stream(io.RawIOBase):
-    """A Source as the seekable stream that zipfile wants."""
-
-    def __init__(self, source: Source) -> None:
-        self._source = source
-        self._at = 0
-        self._size = source.size()
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        if start + offset < 0:
-            raise ValueError("a place before the start of the file")
-        self._at = start + offset
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:
-        data = self._source.read(self._at, self._at + len(buffer))
-        buffer[: len(data)] = data
-        self._at += len(data)
-        return len(data)
-
-
 def _read_zip(source: Source) -> Header:
     import zipfile
     import zlib
 
     try:
-        with zipfile.ZipFile(io.BufferedReader(_Stream(source))) as archive:
+        with zipfile.ZipFile(io.BufferedReader(SourceStream(source))) as archive:
             return _from_archive(source, archive)
     except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OverflowError, UnicodeError) as error:
         raise PickleError(f"is a broken zip archive: {str(error).lower() or 'truncated'}") from error
@@ -197,8 +166,15 @@ class _Places:
 # The format before 1.6: five pickles (magic, protocol, system, the dict, the keys), then the storages.
 
 
+class _Bounded(io.BufferedReader):
+    """Reads at most PICKLE_LIMIT at once: no room is set aside for what a pickle only claims to hold."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        return super().read(PICKLE_LIMIT if size is None or size < 0 else min(size, PICKLE_LIMIT))
+
+
 def _read_legacy(source: Source) -> Header:
-    stream = io.BytesIO(source.read(0, PICKLE_LIMIT))
+    stream = _Bounded(SourceStream(source, PICKLE_LIMIT))
     machine = Machine(stream)
     magic = machine.run()
     if magic != _LEGACY_MAGIC:

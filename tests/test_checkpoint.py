@@ -64,7 +64,7 @@ def test_single_weight_file(tmp_path: Path) -> None:
     write_tensors(tmp_path / "other.safetensors", a=(1,))
     found = open_checkpoint(tmp_path / "other.safetensors")
     assert [f.name for f in found.files] == ["other.safetensors"]
-    assert found.config is not None and found.root == tmp_path
+    assert found.config is not None and found.place.address("x") == str(tmp_path / "x")
 
 
 def test_config_alone(tmp_path: Path) -> None:

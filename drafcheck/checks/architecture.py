@@ -156,7 +156,7 @@ def unknown_model_type(s: Subject) -> Iterator[Hit]:
 def _remote_code(s: Subject, config: DraftConfig, auto_config: str) -> Iterator[Hit]:
     """auto_map may name a module of another repository (``owner/name--module.Class``), which is not looked for."""
     module = auto_config.partition(".")[0] + ".py"
-    if "--" in auto_config or module in s.checkpoint.other:
+    if "--" in auto_config or module in s.checkpoint.other or not s.checkpoint.place.complete:
         return
     yield Hit(
         f"auto_map takes the config class from {module}, which is not in the checkpoint",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from drafcheck.checkpoint import Checkpoint, Index, WeightFile
 
 _CHUNK = 8 << 20  # bytes compared at a time
+_REMOTE = 64 << 10  # bytes of a tensor that are compared when they have to be fetched: copies that differ, differ early
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class _Selector:
         unwanted = tuple(f for f in self._checkpoint.files if f not in files and not self._is_leftover(f))
         index, missing, refused = self._index(files), tuple[str, ...](), None
         if index is not None:
-            missing = tuple(name for name in index.files if not self._is_file(name))
+            missing = tuple(name for name in index.files if self._is_missing(name))
         if index is not None and files[0].is_safetensors:
             refused = self._refusal_by(index, missing)
             files = self._listed(files, index)
@@ -144,9 +144,11 @@ class _Selector:
             return None
         return self._checkpoint.index if files[0].is_safetensors else self._checkpoint.pickle_index
 
-    def _is_file(self, name: str) -> bool:
-        # os.path, not pathlib: it says False also to names that no file system takes.
-        return os.path.isfile(os.path.join(self._checkpoint.root, name))  # noqa: PTH113, PTH118
+    def _is_missing(self, name: str) -> bool:
+        if self._checkpoint.place.is_file(name):
+            return False
+        self._checkpoint.place.confirm_absent(name)
+        return True
 
     def _refusal_by(self, index: Index, missing: tuple[str, ...]) -> Refusal | None:
         if index.refused is not None:
@@ -198,12 +200,14 @@ def _alike(checkpoint: Checkpoint, a: Tensor, b: Tensor) -> bool | None:
     files = checkpoint.file(a.file), checkpoint.file(b.file)
     if files[0] is None or files[1] is None or a.start < 0 or b.start < 0:
         return None
+    length = a.stop - a.start
+    affordable = min(length, _REMOTE) if checkpoint.place.remote else length
     try:
-        for at in range(0, a.stop - a.start, _CHUNK):
-            one = files[0].read(a.start + at, min(a.start + at + _CHUNK, a.stop))
-            two = files[1].read(b.start + at, min(b.start + at + _CHUNK, b.stop))
+        for at in range(0, affordable, _CHUNK):
+            one = files[0].read(a.start + at, a.start + min(at + _CHUNK, affordable))
+            two = files[1].read(b.start + at, b.start + min(at + _CHUNK, affordable))
             if one != two:
                 return False
     except SourceError:
         return None
-    return True
+    return True if affordable == length else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import PurePath
 
+from drafcheck.address import is_remote, join
 from drafcheck.finding import Finding, Location
 from drafcheck.report.model import CheckpointReport
 from drafcheck.report.text import printable
@@ -42,8 +43,8 @@ def path_of(report: CheckpointReport, file: str | None) -> str:
         return report.path
     if file == report.target or PurePath(file).is_absolute() or PurePath(report.path).name == file:
         return report.path if PurePath(report.path).name == file else file
-    if "://" in report.path:  # a path would lose one of the slashes
-        return f"{report.path.rstrip('/')}/{file}"
+    if is_remote(report.path):  # a path would lose one of the slashes
+        return join(report.path, file)
     path = PurePath(report.path) / file
     return os.path.normpath(path) if file.startswith("..") else path.as_posix()  # a settings file above it
 
@@ -53,7 +54,7 @@ def from_here(path: str) -> str:
 
     A path outside it stays absolute, an address (``scheme://``) stays as it is.
     """
-    if "://" in path:
+    if is_remote(path):
         return path
     whole = os.path.abspath(path)  # noqa: PTH100 - resolve() would follow links
     short = os.path.relpath(whole)
