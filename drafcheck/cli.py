@@ -95,8 +95,9 @@ def _complain(message: str) -> int:
 def cli(ctx: click.Context) -> int:
     """Will this engine load your speculative-decoding drafter, and read it as it was trained?
 
-    CKPT is the folder of a draft checkpoint, or a weight file. In a folder that is no checkpoint itself, the
-    drafts below it are checked. A folder that is called like a command is reached as ./show.
+    CKPT is the folder of a draft checkpoint, a weight file, or the address of one: hf://org/name[@revision],
+    https://, s3://, gs://. In a folder that is no checkpoint itself, the drafts below it are checked. A folder
+    that is called like a command is reached as ./show.
 
     Exit codes: 0 clean, 1 findings at or above --fail-on, 2 wrong usage or internal error, 3 nothing to check.
     With several checkpoints the worst counts, in the order 0, 1, 3, 2.

@@ -50,7 +50,9 @@ contracts_option = click.option(
 def input_options(command: Command) -> Command:
     """The options that say what is checked, and for which engine."""
     options = [
-        click.option("--target", metavar="PATH", type=click.Path(), help="The target's folder or config.json."),
+        click.option(
+            "--target", metavar="PATH", type=click.Path(), help="The target's folder, config.json or address."
+        ),
         click.option("--engine", metavar="NAME[==X.Y.Z]", type=EngineWord(), help="Default: the installed release."),
         click.option("--algorithm", metavar="NAME", help="The speculative algorithm of the launch."),
         click.option("--dtype", metavar="NAME", help="The dtype of the launch, such as bfloat16."),
