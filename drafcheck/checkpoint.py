@@ -21,6 +21,9 @@ from drafcheck.torch_pickle import is_legacy, read_pickle
 CONFIG = "config.json"
 WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt")
 INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
+BESIDE = "target_config.json"
+"""The target's config may lie under this name beside the draft."""
+
 INDEX_LIMIT = 256 << 20
 """Longer index files are not read. In bytes; those of the largest models have about 20 MB."""
 

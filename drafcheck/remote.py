@@ -51,6 +51,10 @@ class NotThere(UsageError):
     """The server has no file of that name."""
 
 
+class Closed(UsageError):
+    """The server does not let the file be read, if there is one: some say so of every file that is missing."""
+
+
 class Part(NamedTuple):
     """Bytes of a file, and how long the whole file is."""
 
@@ -200,8 +204,7 @@ class HttpReader:
         status = answer.status
         if status in _AGAIN or status >= 500:
             return ExchangeError(f"answers with status {status}", attempts=4, wait=_retry_after(answer.headers))
-        kind = NotThere if status in (404, 410) else UsageError
-        return kind(f"{self._what}: {self._explain(status, answer.headers)}")
+        return _KINDS.get(status, UsageError)(f"{self._what}: {self._explain(status, answer.headers)}")
 
     def _error(self, message: str) -> UsageError:
         return UsageError(f"{self._what}: {_host(self._at)} {message}")
@@ -294,6 +297,9 @@ class RemoteFile:
         self._spans.append((start, data))
         while len(self._spans) > 1 and sum(len(kept) for _, kept in self._spans) > KEPT:
             del self._spans[0]
+
+
+_KINDS: dict[int, type[UsageError]] = {401: Closed, 403: Closed, 404: NotThere, 410: NotThere}
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from drafcheck import __version__
-from drafcheck.checkpoint import CONFIG, Checkpoint, open_checkpoint, open_target, read_target
+from drafcheck.checkpoint import BESIDE, CONFIG, Checkpoint, open_checkpoint, open_target, read_target
 from drafcheck.checks.internal import crashes
 from drafcheck.contract import Engine, contract_for, extended, load_toml
 from drafcheck.crash import describe
@@ -38,9 +38,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Read = Callable[[], "TargetConfig"]
-
-BESIDE = "target_config.json"
-"""The target's config may lie under this name beside the draft."""
 
 MANY = 10
 """After so many checkpoints the rest is likely to be worth the import of numpy."""

@@ -10,15 +10,18 @@ from collections.abc import Mapping
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from drafcheck.address import join
-from drafcheck.checkpoint import CONFIG, INDEXES, parse_index
+from drafcheck.checkpoint import BESIDE, CONFIG, INDEXES, parse_index
 from drafcheck.errors import UsageError
 from drafcheck.jsonpos import read_document
 from drafcheck.place import Place
-from drafcheck.remote import HttpReader, NotThere, RemoteFile
+from drafcheck.remote import Closed, HttpReader, NotThere, RemoteFile
 from drafcheck.source import Source
 
 USUAL = ("model.safetensors", "pytorch_model.bin")
 """What the weights are called when nothing says otherwise; the first that is there counts."""
+
+OPTIONAL = (*INDEXES, *USUAL, BESIDE)
+"""What is asked for although it need not be there."""
 
 SHARDS = 1000
 """An index that names more files than this is not followed."""
@@ -98,12 +101,19 @@ class WebPlace:
         if any(part in ("", ".", "..") for part in name.split("/")) or "\\" in name:
             return False
         if name not in self._there:
-            try:
-                self.source(name).size()
-                self._there[name] = True
-            except NotThere:
-                self._there[name] = False
+            self._there[name] = self._ask(name)
         return self._there[name]
+
+    def _ask(self, name: str) -> bool:
+        try:
+            self.source(name).size()
+        except NotThere:
+            return False
+        except Closed:
+            if name not in OPTIONAL:
+                raise
+            return False  # buckets that are public, but for their listing, refuse what is not there
+        return True
 
     def is_folder(self, name: str) -> bool:  # noqa: ARG002
         """Never: see ``below``."""

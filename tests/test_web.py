@@ -106,6 +106,15 @@ def test_what_is_not_there(web: str, draft: Path, hub: fakehub.Hub) -> None:
     assert lint(f"{web}/draft/config.json", engine=ENGINE, target=f"{web}/draft/target_config.json").exit_code == 1
 
 
+def test_a_server_that_refuses_what_is_not_there(web: str, draft: Path, hub: fakehub.Hub) -> None:
+    for name in ("index.json", "target_config.json", "pytorch_model.bin"):
+        hub.misbehave(fakehub.status(403), name)
+    (draft / "target_config.json").unlink()
+    assert lint(f"{web}/draft", engine=ENGINE).findings == lint(draft, engine=ENGINE).findings
+    hub.misbehave(fakehub.status(403), "model.safetensors")
+    assert "does not let it be read" in said(f"{web}/draft/model.safetensors")
+
+
 def test_a_json_of_unknown_length(web: str, draft: Path, hub: fakehub.Hub) -> None:
     def chunked(handler: fakehub.Handler) -> bool:
         handler.send_response(200)
