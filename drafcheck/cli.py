@@ -23,6 +23,7 @@ from drafcheck.cli_options import (
 )
 from drafcheck.commands import DefaultGroup, RuleWord
 from drafcheck.errors import UsageError
+from drafcheck.gate_command import gate
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -221,6 +222,9 @@ def contracts(contracts: tuple[str, ...]) -> int:
     with extended(checked(contracts) if contracts else ()):
         write_out(docs.contracts())
     return 0
+
+
+cli.add_command(gate)
 
 
 def _known(given: CheckGiven) -> Baseline | None:
