@@ -1,6 +1,6 @@
 """``python -m drafcheck``."""
 
-from drafcheck.cli import main
+from drafcheck.entry import main
 
 if __name__ == "__main__":
     main()

@@ -29,9 +29,20 @@ def pairs(formats: Sequence[str], files: Sequence[str]) -> list[tuple[str, str |
     goals = [*files, *[STDOUT] * (len(formats) - len(files))]
     made = [(name, None if goal == STDOUT else goal) for name, goal in zip(formats, goals, strict=True)]
     _refuse_shared(made)
+    _refuse_weights(made)
     if len(formats) > 1:
         _refuse_swapped(made)
     return made
+
+
+_PARTS = ("config.json", ".safetensors", ".bin", ".pt", ".index.json")
+"""How the files of a checkpoint end: a report must not take the place of one that is there."""
+
+
+def _refuse_weights(made: Sequence[tuple[str, str | None]]) -> None:
+    for _, goal in made:
+        if goal is not None and goal.endswith(_PARTS) and os.path.lexists(goal):
+            raise UsageError(f"{goal} is there already and is called like a file of a checkpoint: name another file")
 
 
 def _refuse_shared(made: Sequence[tuple[str, str | None]]) -> None:

@@ -27,6 +27,7 @@ from drafcheck.plan.vocabulary import plan_vocabulary
 from drafcheck.plan.wiring import plan_wiring
 from drafcheck.registry import Hit, Rule
 from drafcheck.report.model import INTERNAL_ERROR, NOTHING_TO_CHECK, STALE, PassedOver, Report, summarise
+from drafcheck.selection import suggestion
 from drafcheck.session import Options, Session, Setup
 from drafcheck.subject import NEEDS, Subject
 from drafcheck.targets import target_class
@@ -104,6 +105,9 @@ def lint(
     inside the checkpoint is in the report. Raises UsageError for a path that does not exist or may not be opened, an
     address that cannot be reached, and for words that mean nothing (engine, rules, settings).
     """
+    if not str(path):
+        raise UsageError("a path is empty")
+    select, ignore = ((words,) if isinstance(words, str) else words for words in (select, ignore))
     return lint_many((path,), Options(target, engine, algorithm, dtype, reference, select, ignore, config=config))
 
 
@@ -197,6 +201,7 @@ def prepare(seen: Examination, options: Options) -> Subject | None:
     None when the checkpoint could not even be opened for a fault of drafcheck's own, which ``seen`` then names.
     Raises UsageError and NothingToCheck.
     """
+    _refuse_unknown_words(seen.engine, options)
     checkpoint = seen.attempt("reading the checkpoint", lambda: open_checkpoint(seen.path))
     if checkpoint is None:
         return None
@@ -209,11 +214,23 @@ def prepare(seen: Examination, options: Options) -> Subject | None:
     return subject
 
 
+def _refuse_unknown_words(engine: Engine, options: Options) -> None:
+    """Raises UsageError for an algorithm or a dtype that the engine has in no release."""
+    facts = load_toml(engine.name, "engine.toml")
+    words = (("--algorithm", options.algorithm, "algorithms"), ("--dtype", options.dtype, "dtypes"))
+    for flag, word, kind in words:
+        known = facts.get(kind, [])
+        if word is not None and known and word.lower() not in (k.lower() for k in known):
+            raise UsageError(f"{engine.name} has no {flag[2:]} {word!r}{suggestion(word, known)}: {', '.join(known)}")
+
+
 def _read_inputs(seen: Examination, s: Subject, options: Options) -> None:
     found = _target(s.checkpoint, s.config, options)
     if found is not None:
         seen.target, read = found
         s.target = seen.attempt("reading the target's config", read)
+        if s.target is not None:
+            s.target.document.file = _address_of(seen.target, s.checkpoint)
     if options.reference is not None:
         from drafcheck.reference import open_reference
 
@@ -222,6 +239,16 @@ def _read_inputs(seen: Examination, s: Subject, options: Options) -> None:
     if s.target is not None:
         target = s.target
         s.target_class = seen.attempt("looking up the target class", lambda: target_class(s.engine, target))
+
+
+def _address_of(target: str, checkpoint: Checkpoint) -> str:
+    """The config.json that a target's path stands for: findings point there, and not into the draft's folder.
+
+    As all places, relative to the checkpoint when it lies inside.
+    """
+    is_file = target.endswith(".json") or os.path.isfile(target)  # noqa: PTH113
+    address = target if is_file else f"{target.rstrip('/')}/config.json"
+    return address.removeprefix(checkpoint.place.address("").rstrip("/") + "/")
 
 
 def _plan(seen: Examination, s: Subject, options: Options) -> None:

@@ -137,7 +137,7 @@ def test_no_input_is_more_than_a_value(runner: Runner, name: str, text: str) -> 
     done = runner.run(CHECK, **{"paths": "draft", "engine": ENGINE, **dict.fromkeys([name], text)})
     assert [p.name for p in runner.workspace.iterdir()] == ["draft"], done.stderr
     assert runner.outputs["exit-code"] == str(done.returncode)
-    assert done.returncode in ((1,) if name == "algorithm" else (2, 3)), done.stdout + done.stderr
+    assert done.returncode in (2, 3), done.stdout + done.stderr
     assert "Traceback" not in done.stderr
 
 

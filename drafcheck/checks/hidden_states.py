@@ -15,6 +15,7 @@ from drafcheck.plan.wiring import as_ids
 from drafcheck.registry import Hit, rule
 from drafcheck.subject import Subject
 from drafcheck.targets import capturing_algorithms
+from drafcheck.width import hidden_size_meant
 
 if TYPE_CHECKING:
     from drafcheck.plan.model import WiringPlan
@@ -38,7 +39,7 @@ def fc_input_width(s: Subject) -> Iterator[Hit]:
     another width cannot be converted without training.
     """
     fc, w = fc_of(s), s.wiring
-    if fc is None or misfit(s) is not None:
+    if fc is None or misfit(s) is not None or hidden_size_meant(s) is not None:
         return
     if w is None or w.fc_in is None or w.target_hidden is None:
         yield from _odd_width(s, fc)
@@ -74,6 +75,8 @@ def _unlike_the_parameter(s: Subject, fc: Fc, w: WiringPlan) -> Hit:
 
 def _width_help(s: Subject, fc: Fc, w: WiringPlan) -> str:
     assert w.target_hidden is not None
+    if fc.rows == w.fc_in:
+        return f"the tensor is transposed: store it as [{fc.columns}, {fc.rows}]"
     real = s.target.hidden_size if s.target is not None else None
     if w.num_aux and fc.columns % w.num_aux == 0 and fc.columns // w.num_aux == real:
         return f"set target_hidden_size to {real}, the width of one state of the target"
@@ -361,7 +364,7 @@ def target_hidden_size(s: Subject) -> Iterator[Hit]:
     """
     assert s.target is not None and s.config is not None and s.contract is not None
     theirs, own = s.target.hidden_size, s.contract.value("hidden_size", s.config)
-    if theirs is None or own is None or theirs == own:
+    if theirs is None or own is None or theirs == own or hidden_size_meant(s) is not None:
         return
     place = (s.config.at("hidden_size"), s.target.at(*s.target.route, "hidden_size"))
     said = s.contract.value("target_hidden", s.config)

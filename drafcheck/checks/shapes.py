@@ -13,6 +13,7 @@ from drafcheck.lookup import MISSING, raw
 from drafcheck.plan.model import Parameter, Refusal, Write
 from drafcheck.registry import Hit, rule
 from drafcheck.tensor import Tensor
+from drafcheck.width import hidden_size_meant
 from drafcheck.words import count, listed, shape
 
 if TYPE_CHECKING:
@@ -43,6 +44,10 @@ def shape_mismatch(s: Subject) -> Iterator[Hit]:
     if misfit(s) is not None:
         return  # another kind of head altogether, which DC504 says
     refused = [r for r in plan.lost if r.cause == "shape" and not _belongs_elsewhere(s, r)]
+    meant = hidden_size_meant(s)
+    if meant is not None and s.config is not None:
+        yield _other_width(s, meant, refused)
+        return
     if refused:
         yield _refused_shape(s, refused)
     silent = [w for w in plan.writes if w.cut or w.short or w.repeated] if plan.refused is None else []
@@ -51,6 +56,22 @@ def shape_mismatch(s: Subject) -> Iterator[Hit]:
     for padded in (False, True):
         if group := [w for w in ours if (w.short > 0) is padded]:
             yield _silent_shape(s, group)
+
+
+def _other_width(s: Subject, meant: int, refused: list[Refusal]) -> Hit:
+    """The config gives every tensor another width: one finding, and the value that mends all."""
+    plan, contract = plans(s)
+    assert s.config is not None
+    tensors = [r.tensor for r in refused if r.tensor is not None]
+    stops = plan.refused.error if plan.refused is not None else ""
+    return Hit(
+        f"the tensors are made for hidden_size {meant}, {s.engine} builds {contract.value('hidden_size', s.config)} "
+        f"and refuses: {stops}",
+        (s.config.at("hidden_size"), *places(tensors, 2)),
+        help=f"set `hidden_size` to {meant} in config.json",
+        fixable=True,
+        about=("hidden_size",),
+    )
 
 
 def _belongs_elsewhere(s: Subject, refusal: Refusal) -> bool:
@@ -62,7 +83,7 @@ def _belongs_elsewhere(s: Subject, refusal: Refusal) -> bool:
     if parameter.name in ("lm_head.weight", "model.embed_tokens.weight"):
         return same_rank and tensor[0] != parameter.shape[0]
     if parameter.name == "model.fc.weight":
-        return same_rank and tensor[0] == parameter.shape[0]
+        return same_rank and (tensor[0] == parameter.shape[0] or tensor[::-1] == parameter.shape)
     return _head_dim_at_fault(s, contract, _head_rows(parameter, _shard_of(contract, refusal.tensor))) is not None
 
 
@@ -168,7 +189,7 @@ def head_geometry(s: Subject) -> Iterator[Hit]:
     """
     _, contract = plans(s)
     meant = _head_dim_at_fault(s, contract, "q")
-    if meant is None or s.config is None:
+    if meant is None or s.config is None or hidden_size_meant(s) is not None:
         return
     derived = contract.value("head_dim", s.config)
     absent = raw(s.config, "head_dim") in (MISSING, None)

@@ -96,9 +96,15 @@ def missing_d2t(s: Subject) -> Iterator[Hit]:
             f"lm_head has {rows} rows for {whose(v)} {v.vocab} tokens and there is no d2t: "
             "draft ids are proposed as target tokens",
             at(v.head_tensor) or (key(s, "draft_vocab_size"),),
-            help=help_without_d2t(v),
+            help=_looks_like_d2t(load, rows) or help_without_d2t(v),
             confidence=sure(v),
         )
+
+
+def _looks_like_d2t(load: LoadPlan, rows: int | None) -> str | None:
+    """A row of whole numbers, one for each draft id, under a name that the loader does not look for."""
+    found = next((t for t in load.nameless if t.dtype in ("I64", "I32") and t.shape == (rows,)), None)
+    return f"call the tensor `{found.name}` d2t, if it holds target token minus draft id" if found is not None else None
 
 
 def help_without_d2t(v: VocabularyPlan) -> str:

@@ -134,13 +134,18 @@ class CheckpointReport(_Model):
         return sum(f.severity is severity for f in self.findings)
 
     def exit_code(self, fail_on: FailOn = FailOn.ERROR) -> int:
-        """0 clean, 1 findings at or above ``fail_on``, 2 internal error, 3 nothing to check."""
+        """0 clean, 1 findings at or above ``fail_on``, 2 internal error, 3 nothing to check.
+
+        At the threshold ``warning`` a checkpoint whose loading was not checked (``incomplete``) fails as well.
+        """
         if self.outcome is Outcome.INTERNAL_ERROR:
             return 2
         if self.outcome is Outcome.NOTHING_TO_CHECK:
             return 3
         if fail_on is FailOn.NEVER:
             return 0
+        if fail_on is FailOn.WARNING and self.outcome is Outcome.INCOMPLETE:
+            return 1
         limit = Severity(fail_on.value).rank
         return int(any(f.severity.rank <= limit for f in self.findings))
 

@@ -41,7 +41,12 @@ def path_of(report: CheckpointReport, file: str | None) -> str:
     """
     if file is None:
         return report.path
-    if file == report.target or PurePath(file).is_absolute() or PurePath(report.path).name == file:
+    target = report.target or ""
+    if (
+        file in (target, f"{target.rstrip('/')}/config.json")
+        or PurePath(file).is_absolute()
+        or PurePath(report.path).name == file
+    ):
         return report.path if PurePath(report.path).name == file else file
     if is_remote(report.path):  # a path would lose one of the slashes
         return join(report.path, file)

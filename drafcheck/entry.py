@@ -1,0 +1,15 @@
+"""The entry point: nothing is imported before Ctrl-C is taken care of."""
+
+from __future__ import annotations
+
+import signal
+from typing import NoReturn
+
+
+def main() -> NoReturn:
+    """Run the command line. While it is being imported, Ctrl-C ends the process without a traceback."""
+    handler = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from drafcheck.cli import main as run
+
+    signal.signal(signal.SIGINT, handler)
+    run()
