@@ -53,6 +53,8 @@ class EngineBook(_Table):
     package: Word = ""
     contracts: Words = []
     default_algorithm: Word = ""
+    algorithms: Words = []
+    dtypes: Words = []
     releases: list[Annotated[str, AfterValidator(_is_version)]] = []
 
 
