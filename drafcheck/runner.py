@@ -5,6 +5,7 @@ One way only; a step or a rule that crashes is noted as an internal error and ev
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
