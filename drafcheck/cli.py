@@ -23,7 +23,6 @@ from drafcheck.cli_options import (
 )
 from drafcheck.commands import DefaultGroup, RuleWord
 from drafcheck.errors import UsageError
-from drafcheck.gate_command import gate
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -90,7 +89,12 @@ def _complain(message: str) -> int:
     return 2
 
 
-@click.group(cls=DefaultGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=DefaultGroup,
+    later={"gate": "drafcheck.gate_command"},
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, message="drafcheck %(version)s")
 @click.pass_context
 def cli(ctx: click.Context) -> int:
@@ -222,9 +226,6 @@ def contracts(contracts: tuple[str, ...]) -> int:
     with extended(checked(contracts) if contracts else ()):
         write_out(docs.contracts())
     return 0
-
-
-cli.add_command(gate)
 
 
 def _known(given: CheckGiven) -> Baseline | None:

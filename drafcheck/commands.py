@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,12 +21,37 @@ DEFAULT = "check"
 
 
 class DefaultGroup(click.Group):
-    """A group that takes its first argument for a path to check unless it is one of its commands."""
+    """A group that takes its first argument for a path to check unless it is one of its commands.
+
+    ``later`` names further commands, each with the module that defines it under that name: their options cost time
+    that a lint need not spend.
+    """
+
+    def __init__(self, *args: Any, later: Mapping[str, str] | None = None, **kwargs: Any) -> None:
+        """As ``click.Group``, and the commands that are made when they are asked for."""
+        super().__init__(*args, **kwargs)
+        self.later = dict(later or {})
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of all commands, in alphabetical order."""
+        return sorted([*super().list_commands(ctx), *self.later])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name; imports the module of a later one."""
+        if cmd_name not in self.later:
+            return super().get_command(ctx, cmd_name)
+        made: click.Command = getattr(importlib.import_module(self.later[cmd_name]), cmd_name)
+        return made
+
+    def every_command(self) -> dict[str, click.Command]:
+        """All commands by name, also the later ones: for documentation."""
+        ctx = click.Context(self)
+        return {name: made for name in self.list_commands(ctx) if (made := self.get_command(ctx, name))}
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put ``check`` before anything that is neither a command nor an option of the group."""
         own = {opt for param in self.get_params(ctx) for opt in param.opts}
-        if args and args[0] not in self.commands and args[0] not in own:
+        if args and args[0] not in self.list_commands(ctx) and args[0] not in own:
             args = [DEFAULT, *args]
         return super().parse_args(ctx, args)
 

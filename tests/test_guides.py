@@ -73,7 +73,7 @@ def test_links_and_options(page: Path) -> None:
         goal = page.parent / link
         assert goal.is_file(), link
         assert not anchor or anchor in anchors(goal), f"{link}#{anchor}"
-    known = {opt for command in cli.commands.values() for param in command.params for opt in param.opts}
+    known = {opt for command in cli.every_command().values() for param in command.params for opt in param.opts}
     prose = re.sub(r"^```groovy\n.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", prose)) <= known
 

@@ -10,6 +10,7 @@ import pytest
 from drafts import Draft
 
 HEAVY = (
+    "drafcheck.gate_command",
     "torch",
     "numpy",
     "huggingface_hub",

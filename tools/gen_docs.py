@@ -99,7 +99,7 @@ def cli_page() -> str:
     """docs/cli.md: every command with its options."""
     blocks = ["# Command line\n\nGenerated from the commands themselves; `--help` says the same.\n"]
     blocks.append(f"```\ndrafcheck CKPT... [OPTIONS]\n```\n\n{inspect.cleandoc(cli.help or '')}\n")
-    return "\n".join([*blocks, *(_command(name, command) for name, command in sorted(cli.commands.items()))])
+    return "\n".join([*blocks, *(_command(name, command) for name, command in cli.every_command().items())])
 
 
 def _command(name: str, command: click.Command) -> str:
