@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from drafts import Draft
-from helpers import package_index
+from helpers import need_index
 
 yaml = pytest.importorskip("yaml", reason="PyYAML, which pre-commit brings, is not installed")
 
@@ -112,6 +112,14 @@ def test_the_other_inputs_arrive(runner: Runner, broken: Draft) -> None:
     assert runner.run(CHECK, paths="draft", engine=ENGINE, lfs="nonsense").returncode == 2
 
 
+def test_an_error_is_in_the_summary(runner: Runner) -> None:
+    """As indented text, whatever is in it: no report says it."""
+    absent = runner.run(CHECK, paths="<b>`absent`</b>\n", engine=ENGINE)
+    assert absent.returncode == 2 and "no such file or directory" in absent.stderr
+    assert runner.summary.read_text() == f"### drafcheck failed\n\n    {absent.stderr}"
+    assert absent.stderr.startswith("error: <b>`absent`</b>: ")
+
+
 HOSTILE = [
     "$(touch pwned)",
     "`touch pwned`",
@@ -165,8 +173,7 @@ def test_every_action_that_it_uses_is_pinned_to_a_commit() -> None:
 
 def test_installed_as_a_job_would(tmp_path: Path, broken: Draft) -> None:
     """The first step too: pip installs this repository, with hostile modules lying in the job's folder."""
-    if not package_index(tmp_path):
-        pytest.skip("no package index to install drafcheck's dependencies from")
+    need_index("drafcheck's dependencies")
     runner = Runner(tmp_path)
     for module in ("venv", "pip", "json", "click"):
         (runner.workspace / f"{module}.py").write_text("raise SystemExit('a file of the workspace was run')")
