@@ -48,6 +48,7 @@ class CheckGiven(Given, RulesGiven):
     styles: tuple[str, ...]
     output_files: tuple[str, ...]
     lfs: Literal["error", "config-only"]
+    only_drafts: bool
     quiet: bool
     verbose: bool
     baseline: str | None
@@ -139,6 +140,7 @@ def cli(ctx: click.Context) -> int:
     default="error",
     help="Weights that are Git LFS pointers: an error, or check the config alone.",
 )
+@click.option("--only-drafts", is_flag=True, help="Pass over what is no draft; without any, exit code 0. For hooks.")
 @click.option("--baseline", metavar="FILE", type=click.Path(), help="Hide the findings that this file lists.")
 @click.option("--write-baseline", metavar="FILE", type=click.Path(), help="List the present findings there.")
 @click.option("-q", "--quiet", is_flag=True, help="Errors and the verdict only.")
@@ -151,21 +153,22 @@ def check(paths: tuple[str, ...], **given: Unpack[CheckGiven]) -> int:
     from drafcheck.paths import checkpoints
     from drafcheck.report.model import FailOn, worst
     from drafcheck.runner import examine_many, report_of
-    from drafcheck.tree import expand
+    from drafcheck.tree import expand, only_drafts
 
     outputs = pairs(given["styles"], given["output_files"])
     fail_on = given["fail_on"] if on_command_line("fail_on") else None
     options = options_of(given, given["select"], given["ignore"])
     options = replace(options, fail_on=fail_on, lfs=given["lfs"])
     known = _known(given)
-    found = expand(checkpoints(paths))
+    found = (only_drafts if given["only_drafts"] else expand)(checkpoints(paths))
     with _watched(found.drafts, quiet=given["quiet"]) as drafts:
         examined = examine_many(drafts, options)
     _hide_known(examined, known, given["write_baseline"])
     report = report_of(examined, found.passed_over)
     _publish(report, examined, outputs, given)
     limits = [FailOn(seen.setup.options.fail_on or given["fail_on"]) for seen in examined]
-    return worst([c.exit_code(limit) for c, limit in zip(report.checkpoints, limits, strict=True)])
+    codes = [c.exit_code(limit) for c, limit in zip(report.checkpoints, limits, strict=True)]
+    return worst(codes) if codes or not given["only_drafts"] else 0
 
 
 @cli.command()

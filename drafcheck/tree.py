@@ -7,8 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from drafcheck.address import is_remote
 from drafcheck.checkpoint import CONFIG, INDEXES, WEIGHT_SUFFIXES, Checkpoint, open_checkpoint
 from drafcheck.config import DraftConfig
+from drafcheck.contract import load_toml
 from drafcheck.errors import NothingToCheck, UsageError
 from drafcheck.heads import head_of
 from drafcheck.jsonpos import read_document
@@ -40,6 +42,32 @@ def expand(paths: Iterable[str]) -> Found:
         drafts |= dict.fromkeys(found or [path])
         passed |= {place: why for place, why in below if why is not None}
     return Found(tuple(drafts), tuple(passed.items()))
+
+
+def only_drafts(paths: Iterable[str]) -> Found:
+    """Of ``paths`` those that are drafts, by the judgement of ``expand``; the others are passed over.
+
+    For whoever is handed every changed file, such as a hook. What is not there, and addresses, stay: opening them says
+    what is wrong.
+    """
+    drafts: dict[str, None] = {}
+    passed: dict[str, str] = {}
+    for path in paths:
+        for place, why in _judged(path):
+            if why is None:
+                drafts[place] = None
+            else:
+                passed[place] = why
+    return Found(tuple(drafts), tuple(passed.items()))
+
+
+def _judged(path: str) -> list[tuple[str, str | None]]:
+    """A path, or what is below it, with None for a draft, else why it is none."""
+    if is_remote(path) or not os.path.lexists(path):
+        return [(path, None)]
+    if _is_tree(path):
+        return _below(path) or [(path, "no checkpoint in it")]
+    return [(path, _why_not(path))]
 
 
 def _is_tree(path: str) -> bool:
@@ -131,16 +159,20 @@ def _candidate(names: Iterable[str]) -> bool:
 
 
 def _why_not(folder: str) -> str | None:
-    """Why the model in ``folder`` is no draft; None for a draft: its class says so, or else its tensors."""
+    """Why the model in ``folder`` is no draft; None for a draft: its class or a key says so, or else its tensors."""
     config = _config(folder)
     names = config.architectures if config is not None else ()
-    if any(map(is_draft_class, names)):
+    if any(map(is_draft_class, names)) or (config is not None and _has_draft_key(config)):
         return None
     try:
         checkpoint = open_checkpoint(folder)
     except (UsageError, NothingToCheck) as error:
         return str(error)
     return _judge(checkpoint, names)
+
+
+def _has_draft_key(config: DraftConfig) -> bool:
+    return any(config.text(key) for key in load_toml("discovery.toml")["draft_keys"])
 
 
 def _config(folder: str) -> DraftConfig | None:

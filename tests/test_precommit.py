@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shutil
@@ -10,15 +11,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import helpers
 import pytest
 from drafts import Draft
-from helpers import package_index
+from helpers import need_index
 from weightfiles import POINTER
 
 ROOT = Path(__file__).parent.parent
 HOOKS = (ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8")
 AUTHOR = ("-c", "user.name=test", "-c", "user.email=test@localhost")
-NO_INDEX = "no package index to install drafcheck's build backend from"
 
 
 @pytest.mark.parametrize(
@@ -113,6 +114,50 @@ def test_a_commit_is_stopped(scratch: Scratch) -> None:
     assert "no files to check" in other.stderr + other.stdout
 
 
+def test_files_of_no_draft_are_passed_over(scratch: Scratch) -> None:
+    """Alone they never fail a commit; beside them a broken draft still does."""
+    files = {
+        "app/config.json": b'{"port": 1}',
+        "fw/firmware.bin": os.urandom(3000),
+        "tgt/config.json": b'{"architectures": ["LlamaForCausalLM"]}',
+    }
+    for name, content in files.items():
+        (scratch.root / name).parent.mkdir()
+        (scratch.root / name).write_bytes(content)
+        scratch.call("git", "add", name)
+    passed = scratch.run("--all-files")
+    assert passed.returncode == 0, passed.stdout + passed.stderr
+    assert re.findall(r"^passed over: ([^:]+):", passed.stdout, re.MULTILINE) == ["app", "fw/firmware.bin", "tgt"]
+    draft = Draft(target=None)
+    draft.drop("fc.weight")
+    scratch.add(draft)
+    failed = scratch.run("--all-files")
+    assert failed.returncode == 1
+    assert "DC102" in failed.stdout and failed.stdout.count("passed over: ") == 3
+
+
+@pytest.mark.parametrize(("value", "outcome"), [("", pytest.skip.Exception), ("1", pytest.fail.Exception)])
+def test_no_index_is_a_failure_where_one_is_needed(
+    monkeypatch: pytest.MonkeyPatch, value: str, outcome: type[BaseException]
+) -> None:
+    monkeypatch.setattr(helpers, "package_index", lambda: False)
+    monkeypatch.setenv(helpers.NEEDS_INDEX, value)
+    with pytest.raises(outcome, match="no package index to install drafcheck from"):
+        need_index("drafcheck")
+
+
+def test_the_index_is_asked_three_times_and_once_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(helpers, "_reached", lambda seconds: asked.append(seconds) or len(asked) == 3)
+    fresh = functools.cache(helpers.package_index.__wrapped__)
+    assert fresh() and fresh()
+    assert len(asked) == 3 and asked == sorted(asked)
+
+
+def test_ci_wants_an_index() -> None:
+    assert f"export {helpers.NEEDS_INDEX}=1" in (ROOT / ".ci" / "run").read_text()
+
+
 def test_weights_that_lfs_did_not_fetch(scratch: Scratch) -> None:
     """Only the config is checked, which is said; a fault of the config still fails."""
     draft = Draft(target=None, files={"model.safetensors": POINTER})
@@ -130,8 +175,7 @@ def test_weights_that_lfs_did_not_fetch(scratch: Scratch) -> None:
 
 def test_pre_commit_installs_this_repository(tmp_path: Path) -> None:
     """As a user has it: a repository and a revision; pre-commit builds and installs drafcheck for the hook."""
-    if not package_index(tmp_path / "index"):
-        pytest.skip(NO_INDEX)
+    need_index("drafcheck's build backend")
     here = tmp_path / "drafcheck"
     scratch = Scratch(tmp_path, "")
     for folder in ("drafcheck", "rules"):

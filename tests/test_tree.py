@@ -14,7 +14,7 @@ from drafts import Draft
 from weights import Weights, write_safetensors, zeros
 
 from drafcheck.cli import run
-from drafcheck.tree import expand
+from drafcheck.tree import expand, only_drafts
 
 ENGINE = ("--engine", "sglang==0.5.15")
 ROOT = Path(__file__).parent.parent
@@ -205,3 +205,66 @@ def test_a_progress_line_for_a_terminal_only(tmp_path: Path, capsys: pytest.Capt
     assert "checking" not in progress(tmp_path / "draft-0")
     assert run([str(tmp_path), *ENGINE]) == 0
     assert capsys.readouterr().err == ""
+
+
+def strangers(root: Path) -> list[str]:
+    """Files of a repository that start the hook and belong to no draft, as the hook names them."""
+    files = {
+        "app/config.json": b'{"port": 1}',
+        "fw/firmware.bin": os.urandom(3000),
+        "tgt/config.json": b'{"architectures": ["LlamaForCausalLM"], "hidden_size": 32}',
+        "alone/target_config.json": b"{}",
+        "odd/config.json": b"\xff[",
+        "odd/x.safetensors": b"no weights",
+    }
+    for name, content in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(content)
+    return list(files)
+
+
+def test_strangers_alone_never_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = strangers(tmp_path)
+    assert run(["check", "--only-drafts", *names]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[:2] for line in out] == [
+        ["passed over", f" {name}"] for name in ("app", "fw/firmware.bin", "tgt", "alone/target_config.json", "odd")
+    ]
+    assert run(["check", *names]) != 0, "without the flag what is named is checked"
+
+
+def test_drafts_among_strangers_are_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = [str(tmp_path / name) for name in strangers(tmp_path)]
+    broken = Draft()
+    broken.drop("fc.weight")
+    broken.write(tmp_path / "draft")
+    assert run(["check", "--only-drafts", *ENGINE, *names, str(tmp_path / "draft")]) == 1
+    out = capsys.readouterr().out
+    assert "DC102" in out and "draft: broken" in out and out.count("passed over") == 5
+
+
+@pytest.mark.parametrize("made", ["class", "tensors", "speculators", "weight file"])
+def test_what_makes_a_draft(tmp_path: Path, made: str) -> None:
+    draft = Draft(target=None, weight_file=None if made in ("class", "speculators") else "model.safetensors")
+    if made != "class":
+        draft.set(architectures=["LlamaForCausalLM"])
+    if made == "speculators":
+        draft.set(architectures=["Unheard"], speculators_model_type="eagle3")
+    draft.write(tmp_path / "d")
+    path = tmp_path / "d"
+    if made == "weight file":
+        (path / "config.json").unlink()
+        path = path / "model.safetensors"
+    assert only_drafts([str(path)]).drafts == (str(path),)
+    assert only_drafts([str(tmp_path)]).drafts == (str(tmp_path / "d"),), "and so below a folder"
+
+
+def test_only_drafts_still_misses_what_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["check", "--only-drafts", str(tmp_path / "absent")]) == 2
+    assert "no such file" in capsys.readouterr().err
+    assert run(["check", "--only-drafts", str(tmp_path)]) == 0
+    assert "no checkpoint in it" in capsys.readouterr().out
+    assert only_drafts(["hf://org/name"]).drafts == ("hf://org/name",)
