@@ -22,7 +22,8 @@ def checked(folders: Sequence[str | Path]) -> tuple[Path, ...]:
     """The folders, absolute. Raises UsageError, with file, line and key, for one that can not be used."""
     paths = tuple(Path(folder).absolute() for folder in folders)
     for path in paths:
-        _check_files(path)
+        for file in files_in(path):
+            _check_file(path, file)
     with extended(paths, anew=True):
         for path in paths:
             for engine in sorted({file.parent.name for file in path.glob("*/*.toml")}):
@@ -30,14 +31,14 @@ def checked(folders: Sequence[str | Path]) -> tuple[Path, ...]:
     return paths
 
 
-def _check_files(folder: Path) -> None:
+def files_in(folder: Path) -> list[Path]:
+    """The files of a folder of contracts. Raises UsageError when it is no folder, or holds none."""
     if not folder.is_dir():
         raise UsageError(f"no folder of contracts: {shown(folder)}")
     files = sorted([*folder.glob("*.toml"), *folder.glob("*/*.toml")])
     if not files:
         raise UsageError(f"{shown(folder)} holds no contracts: <engine>/{ENGINE_FILE} is wanted (see rules/README.md)")
-    for file in files:
-        _check_file(folder, file)
+    return files
 
 
 def _check_file(folder: Path, file: Path) -> None:

@@ -59,9 +59,12 @@ def _payload() -> bytes:
     from drafcheck.webhook import PAYLOAD_LIMIT
 
     text = os.environ.get("WEBHOOK_PAYLOAD", "")
-    if not text and (sys.stdin is None or sys.stdin.isatty()):
+    payload = text.encode("utf-8", "surrogateescape")
+    if not payload and sys.stdin is not None and not sys.stdin.isatty():
+        payload = sys.stdin.buffer.read(PAYLOAD_LIMIT + 1)
+    if not payload.strip():
         raise UsageError("no payload: neither is WEBHOOK_PAYLOAD set nor is there anything on standard input")
-    return text.encode("utf-8", "surrogateescape") or sys.stdin.buffer.read(PAYLOAD_LIMIT + 1)
+    return payload
 
 
 def _check(event: Event, given: GateGiven) -> int:

@@ -96,7 +96,7 @@ def _load(module: str) -> dict[str, Rule]:
 
 def _unusable(module: str, error: BaseException) -> UsageError:
     if isinstance(error, ModuleNotFoundError) and error.name and f"{module}.".startswith(f"{error.name}."):
-        return UsageError(f"there is no module {error.name}: is the plugin installed for {sys.executable}?")
+        return UsageError(f"there is no module {module}: is the plugin installed for {sys.executable}?")
     return UsageError(f"the plugin {module} can not be imported: {type(error).__name__}: {error}")
 
 

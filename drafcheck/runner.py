@@ -229,7 +229,7 @@ def _read_inputs(seen: Examination, s: Subject, options: Options) -> None:
     found = _target(s.checkpoint, s.config, options)
     if found is not None:
         seen.target, read = found
-        s.target = seen.attempt("reading the target's config", read)
+        s.target = seen.attempt("reading the target's config", lambda: _told(seen.setup, read))
         if s.target is not None:
             s.target.document.file = _address_of(seen.target, s.checkpoint)
     if options.reference is not None:
@@ -240,6 +240,16 @@ def _read_inputs(seen: Examination, s: Subject, options: Options) -> None:
     if s.target is not None:
         target = s.target
         s.target_class = seen.attempt("looking up the target class", lambda: target_class(s.engine, target))
+
+
+def _told(setup: Setup, read: Read) -> TargetConfig:
+    """The target's config. Raises UsageError, with file and line where it is the settings that name the target."""
+    try:
+        return read()
+    except UsageError as error:
+        if setup.settings is None or not setup.names_target:
+            raise
+        raise setup.settings.wrong(str(error), "target") from None
 
 
 def _address_of(target: str, checkpoint: Checkpoint) -> str:

@@ -52,6 +52,7 @@ class Setup:
     settings: SettingsFile | None = None
     ignores: tuple[Ignore, ...] = ()
     folders: tuple[Path, ...] = ()
+    names_target: bool = False  # the target is that of the settings
 
 
 class Session:
@@ -82,7 +83,8 @@ class Session:
 
         given = self._options
         made = _setup(_completed(given, found), found, given)
-        return replace(made, settings=found, ignores=ignores(found, dict(made.rules)))
+        named = given.target is None and bool(found.values.target)
+        return replace(made, settings=found, ignores=ignores(found, dict(made.rules)), names_target=named)
 
 
 def _setup(options: Options, found: SettingsFile | None = None, given: Options | None = None) -> Setup:
@@ -101,7 +103,7 @@ def _setup(options: Options, found: SettingsFile | None = None, given: Options |
                 raise
             raise found.wrong(str(error), key) from None
 
-    folders = _folders(options)
+    folders = _folders(options, found if given is not None and not given.contracts else None)
     with extended(folders):
         engine = told("engine", lambda: resolve_engine(options.engine))
     told("select", lambda: choose(rules, options.select))
@@ -109,12 +111,18 @@ def _setup(options: Options, found: SettingsFile | None = None, given: Options |
     return Setup(options, engine, rules, chosen, folders=folders)
 
 
-def _folders(options: Options) -> tuple[Path, ...]:
-    """The folders with contracts of the user's own, checked."""
+def _folders(options: Options, found: SettingsFile | None) -> tuple[Path, ...]:
+    """The folders with contracts of the user's own, checked; ``found`` are the settings that name them, if any."""
     if not options.contracts:
         return ()
-    from drafcheck.contract_folders import checked
+    from drafcheck.contract_folders import checked, files_in
 
+    for number, folder in enumerate(options.contracts if found is not None else ()):
+        try:
+            files_in(Path(folder))
+        except UsageError as error:
+            assert found is not None
+            raise found.wrong(str(error), "extend-contracts", number) from None
     return checked(list(options.contracts))
 
 

@@ -294,6 +294,13 @@ def test_wrong_payloads(hub: Hub, raw: bytes) -> None:
     assert hub.asked == []
 
 
+@pytest.mark.parametrize("raw", [b"", b" \n"])
+def test_no_payload(hub: Hub, raw: bytes) -> None:
+    done = gate(hub, given=raw)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: no payload: neither is WEBHOOK_PAYLOAD set nor is there anything")
+
+
 def test_events_that_are_none_of_ours(hub: Hub) -> None:
     told = {**payload(), "event": {"action": "create", "scope": "discussion.comment"}}
     done = gate(hub, told=told)

@@ -183,3 +183,10 @@ def test_a_checkpoint_can_not_bring_code_along(room: Path) -> None:
     assert "the plugin evil lies in the checkpoint's folder" in above.stderr
     assert "it ran" not in own.stderr + named.stderr + above.stderr
     assert program(".", *ENGINE, "--no-config", cwd=draft).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["no.mod", "json.absent"])
+def test_a_dotted_module_is_named_whole(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("drafcheck.toml").write_text(f'\nplugins = ["{name}"]\n')
+    assert run(["models/draft", *ENGINE]) == 2
+    assert f"drafcheck.toml:2: there is no module {name}: " in capsys.readouterr().err

@@ -250,3 +250,23 @@ def test_many_checkpoints_read_one_file_once(draft: Path, monkeypatch: pytest.Mo
     first = search.find("models/draft")
     monkeypatch.setattr("drafcheck.settings._in_folder", lambda folder: pytest.fail(f"looked at {folder} again"))
     assert search.find("models/draft") is first
+
+
+@pytest.mark.parametrize(
+    ("line", "said", "flag"),
+    [
+        ('target = "gone"', "gone", "--target"),
+        ('extend-contracts = ["gone"]', "no folder of contracts: gone", "--contracts"),
+        ('extend-contracts = ["models"]', "models holds no contracts", "--contracts"),
+    ],
+)
+def test_errors_on_folders_say_who_names_them(
+    draft: Path, capsys: pytest.CaptureFixture[str], line: str, said: str, flag: str
+) -> None:
+    Path("drafcheck.toml").write_text(f"\n{line}\n")
+    assert run([str(draft)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: drafcheck.toml:2: ") and said in error
+    assert run([str(draft), flag, "absent"]) == 2
+    error = capsys.readouterr().err
+    assert "absent" in error and "drafcheck.toml" not in error
