@@ -49,6 +49,7 @@ class CheckGiven(Given, RulesGiven):
     output_files: tuple[str, ...]
     lfs: Literal["error", "config-only"]
     only_drafts: bool
+    jobs: int
     quiet: bool
     verbose: bool
     baseline: str | None
@@ -141,6 +142,13 @@ def cli(ctx: click.Context) -> int:
     help="Weights that are Git LFS pointers: an error, or check the config alone.",
 )
 @click.option("--only-drafts", is_flag=True, help="Pass over what is no draft; without any, exit code 0. For hooks.")
+@click.option(
+    "--jobs",
+    metavar="N",
+    type=click.IntRange(1, 64),
+    default=1,
+    help="Checkpoints at a time: for addresses, slow disks.",
+)
 @click.option("--baseline", metavar="FILE", type=click.Path(), help="Hide the findings that this file lists.")
 @click.option("--write-baseline", metavar="FILE", type=click.Path(), help="List the present findings there.")
 @click.option("-q", "--quiet", is_flag=True, help="Errors and the verdict only.")
@@ -162,7 +170,7 @@ def check(paths: tuple[str, ...], **given: Unpack[CheckGiven]) -> int:
     known = _known(given)
     found = (only_drafts if given["only_drafts"] else expand)(checkpoints(paths))
     with _watched(found.drafts, quiet=given["quiet"]) as drafts:
-        examined = examine_many(drafts, options)
+        examined = examine_many(drafts, options, given["jobs"])
     _hide_known(examined, known, given["write_baseline"])
     report = report_of(examined, found.passed_over)
     _publish(report, examined, outputs, given)

@@ -24,7 +24,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-DEFAULT_ENGINE = "sglang"
 Table = dict[str, Any]
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -107,7 +106,7 @@ def _added(own: Table, book: Table) -> Table:
     return {**book, **own, **lists}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Engine:
     """One engine release. ``version`` is as asked for, ``known`` the release whose contract is used.
 
@@ -182,7 +181,7 @@ def resolve_engine(text: str | None) -> Engine:
     A release that the book lacks is read by its nearest predecessor (the oldest one when there is none).
     Raises UsageError for an unknown engine or a version that is none.
     """
-    name, _, wanted = (text or DEFAULT_ENGINE).partition("==")
+    name, _, wanted = (text or str(load_toml("discovery.toml")["default_engine"])).partition("==")
     name = name.strip().lower()
     known = releases(name) if name in engines() else ()
     if not known:
@@ -220,7 +219,7 @@ def _installed(package: str) -> str | None:
         return None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Contract:
     """What one release requires of one draft class: the entries of ``rules/<engine>/<class>.toml`` in force.
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from drafcheck.tensor import Tensor
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Fc:
     """The projection of the concatenated states: ``rows`` by ``columns``."""
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _ABSURD = 1 << 62  # no length in tokens
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Read:
     """A value that the engine gets, and the key of config.json it comes from (None: a default).
 

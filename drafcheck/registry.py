@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from drafcheck.subject import Subject
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Hit:
     """What a check yields; the registry adds code, name and the default severity.
 
@@ -36,7 +36,7 @@ class Hit:
 Check = Callable[["Subject"], Iterator[Hit]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Rule:
     """One rule of the catalogue: a code, a kebab name, and the check that decides.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -117,12 +117,14 @@ def lint_many(paths: Sequence[str | Path], options: Options) -> Report:
     return report_of([*examine_many(paths, options)])
 
 
-def examine_many(paths: Iterable[str | Path], options: Options) -> list[Examination]:
-    """Run the chosen rules over every path, each under its own settings. Raises UsageError as ``lint`` does."""
+def examine_many(paths: Iterable[str | Path], options: Options, jobs: int = 1) -> list[Examination]:
+    """Run the chosen rules over every path, each under its own settings; ``jobs`` of them at a time.
+
+    The order of the paths is kept. Raises UsageError as ``lint`` does.
+    """
     session = Session(options)
     examined: list[Examination] = []
-    for path in paths:
-        seen = examine(str(path), session.setup(str(path)))
+    for seen in _each(paths, session, jobs):
         examined.append(seen)
         if len(examined) > 1:
             _release(seen)
@@ -130,6 +132,23 @@ def examine_many(paths: Iterable[str | Path], options: Options) -> list[Examinat
             warm_up()
     settle(examined)
     return examined
+
+
+def _each(paths: Iterable[str | Path], session: Session, jobs: int) -> Iterator[Examination]:
+    """Threads, as what takes time is waiting: for a server, or for a slow disk."""
+    if jobs < 2:
+        yield from (examine(str(path), session.setup(str(path))) for path in paths)
+        return
+    from collections import deque
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+    waiting: deque[Future[Examination]] = deque()
+    with ThreadPoolExecutor(jobs) as pool:
+        for path in paths:
+            waiting.append(pool.submit(examine, str(path), session.setup(str(path))))
+            if len(waiting) == jobs:
+                yield waiting.popleft().result()
+        yield from (one.result() for one in waiting)
 
 
 def _release(seen: Examination) -> None:

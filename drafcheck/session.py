@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Options:
     """How to check, as the command line says it; None means: work it out."""
 
@@ -41,7 +41,7 @@ class Options:
     contracts: Collection[str | Path] = ()  # folders with contracts of the user's own
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Setup:
     """What holds for the checkpoints under one settings file: ``options`` are those of the call, completed by it."""
 

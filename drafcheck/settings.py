@@ -24,7 +24,7 @@ SHARED_FILE = "pyproject.toml"
 TABLE = ("tool", "drafcheck")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SettingsFile:
     """A settings file that was read. ``explicit``: named with --config, not found on the way up."""
 

@@ -25,7 +25,7 @@ NEVER = ("DC001", "DC9")
 """Codes, by their beginning, that no suppression hides: that nothing was checked, and what is said of drafcheck."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Ignore:
     """One ``[[suppress]]`` of a settings file, with the rule that it means and the place where it stands."""
 

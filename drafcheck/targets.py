@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from drafcheck.config import TargetConfig
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TargetClass:
     """What one release can do with one target class.
 

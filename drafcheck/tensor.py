@@ -46,7 +46,7 @@ class Trouble(str, Enum):
     BAD_INDEX = "bad-index"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Problem:
     """A fault found while reading; a check of the 0xx family turns it into a finding.
 

@@ -21,7 +21,7 @@ MOST_FILES = 4
 """A folder with more weight files holds a whole model: their headers are not read to find that out."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Found:
     """``drafts`` are the paths to check, ``passed_over`` folders that look like a model and are no draft, with why."""
 

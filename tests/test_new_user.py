@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 from test_checks_names import CONFIG, DV, H, codes, findings, head, write
 
 import drafcheck
+from drafcheck import runner
 from drafcheck.cli import run
 from drafcheck.contract import resolve_engine
 from drafcheck.errors import UsageError
@@ -116,3 +118,35 @@ def test_interrupted_while_it_starts(tmp_path: Path) -> None:
         if b"drafcheck" in errors:  # before that it is the interpreter's own start that was interrupted
             assert b"Traceback" not in errors
         assert child.returncode in (0, 130, -signal.SIGINT, 1)
+
+
+def test_jobs_are_at_work_together_and_keep_the_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [write(tmp_path / f"d{i}", head()) for i in range(6)]
+    together = threading.Barrier(3, timeout=20)
+    real = runner.open_checkpoint
+
+    def slow(path: str) -> object:
+        together.wait()  # breaks, and the run with it, unless three are here at a time
+        return real(path)
+
+    monkeypatch.setattr(runner, "open_checkpoint", slow)
+    seen = runner.examine_many(paths, runner.Options(engine="sglang==0.5.15"), jobs=3)
+    assert [s.path for s in seen] == [str(p) for p in paths]
+    assert not any(s.crashed for s in seen)
+
+
+def test_a_wrong_path_among_jobs_is_a_usage_error(tmp_path: Path) -> None:
+    assert run([str(write(tmp_path / "a", head())), str(tmp_path / "absent"), "--jobs", "4"]) == 2
+    assert run([str(tmp_path / "a"), "--jobs", "0"]) == 2
+
+
+def test_two_names_for_one_parameter(tmp_path: Path) -> None:
+    path = write(tmp_path, {**head(), "model.norm.weight": [H]})
+    assert findings(path, "0.5.15", "DC007") == []  # both are zeros
+    data = bytearray((path / "model.safetensors").read_bytes())
+    data[-1] = 1  # the last tensor written
+    (path / "model.safetensors").write_bytes(data)
+    (found,) = findings(path, "0.5.15", "DC007")
+    assert "`model.norm.weight` and `norm.weight` are two names for one parameter" in found.message
+    shapes = {**head(), "x.d2t_old": [DV]}
+    assert [f.rule for f in findings(write(tmp_path / "b", shapes), "0.5.15", "DC007")] == ["DC007"]

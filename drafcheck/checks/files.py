@@ -228,10 +228,11 @@ def _promised(selection: Selection, index: Index, severity: Severity) -> Iterato
 
 @rule("DC007", "duplicate-tensor", Severity.ERROR, needs=("weights",))
 def duplicate_tensor(s: Subject) -> Iterator[Hit]:
-    """Two files that the loader reads have a tensor of the same name with different contents.
+    """Two tensors for one place: a name in two files, or two names for one parameter, with different contents.
 
     ## What it does
-    Reports names in more than one file that is read, when dtype, shape or bytes differ. Identical copies are no fault.
+    Reports names in more than one file that is read, and names of which this loader writes two to one parameter, when
+    dtype, shape or bytes differ. Identical copies are no fault.
 
     ## Why is this bad?
     The file that is read last wins without a word. A stray adapter or an older copy beside the weights replaces what
@@ -240,6 +241,12 @@ def duplicate_tensor(s: Subject) -> Iterator[Hit]:
     ## Fix
     Move the file that does not belong to the checkpoint out of its folder.
     """
+    for one, other in s.load.collisions if s.load is not None else []:
+        yield Hit(
+            f"`{one.name}` and `{other.name}` are two names for one parameter and differ: {s.engine} takes the second",
+            tuple(Location(file=t.file, tensor=t.name) for t in (one, other)),
+            help="take out the one that does not belong to the drafter",
+        )
     selection = s.selection
     differ = [t for t in selection.twice if t.alike is False] if selection is not None else []
     if selection is None or not differ:

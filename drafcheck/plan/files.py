@@ -19,7 +19,7 @@ _CHUNK = 8 << 20  # bytes compared at a time
 _REMOTE = 64 << 10  # bytes of a tensor that are compared when they have to be fetched: copies that differ, differ early
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Twice:
     """One name in two files that the loader reads: the later one wins.
 

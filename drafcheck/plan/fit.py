@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from drafcheck.plan.model import Parameter
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Fit:
     """``error`` is None when the tensor is taken. ``cut`` and ``short`` count rows or columns of the sharded side that
     the tensor has too many or too few of; ``repeated``: one column is copied into all.

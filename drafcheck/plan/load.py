@@ -9,6 +9,7 @@ from drafcheck.plan.fit import fit
 from drafcheck.plan.model import Drop, LoadPlan, Parameter, Partial, Refusal, Write
 from drafcheck.plan.names import Route, route
 from drafcheck.plan.parameters import build_parameters, load_kinds, refused_config
+from drafcheck.source import SourceError
 from drafcheck.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 BIAS_BYTES = 32768
 """A bias without a parameter is read, to see whether it is all zero, when it is no larger than this."""
+
+TWIN_BYTES = 1 << 24
+"""Two tensors for one parameter are compared when they are no larger than this."""
 
 
 def plan_load(
@@ -72,6 +76,7 @@ class _State:
     tied: bool
     read: Callable[[Tensor], bytes] | None
     written: dict[str, set[str]] = field(default_factory=dict)
+    first: dict[tuple[str, str | None], Tensor] = field(default_factory=dict)
 
     def take(self, tensor: Tensor) -> None:
         """What the loader does with one tensor."""
@@ -88,6 +93,7 @@ class _State:
         if found.end == "parameter":
             self._write(tensor, found)
         elif found.end == "mapping":
+            self._meet(tensor, ("", None))
             self.plan.mappings.append(tensor)
         else:
             self.plan.dropped.append(self._drop(tensor, found))
@@ -109,8 +115,25 @@ class _State:
         kind = self.kinds[found.parameter]
         fitted = fit(self.contract, kind, parameter, found.shard, tensor.shape)
         self.plan.writes.append(Write(tensor, found.parameter, found.shard, fitted.cut, fitted.short, fitted.repeated))
+        self._meet(tensor, (found.parameter, found.shard))
         shards = set(parameter.shards) if found.shard is None else {found.shard}
         self.written.setdefault(found.parameter, set()).update(shards)
+
+    def _meet(self, tensor: Tensor, place: tuple[str, str | None]) -> None:
+        """Note a second name for a place that is written already, unless the two tensors are alike."""
+        before = self.first.setdefault(place, tensor)
+        if before.name != tensor.name and not self._alike(before, tensor):
+            self.plan.collisions.append((before, tensor))
+
+    def _alike(self, a: Tensor, b: Tensor) -> bool:
+        if (a.dtype, a.shape) != (b.dtype, b.shape):
+            return False
+        if self.read is None or a.start < 0 or b.start < 0 or a.stop - a.start > TWIN_BYTES:
+            return True  # not known to differ
+        try:
+            return self.read(a) == self.read(b)
+        except SourceError:
+            return True
 
     def _drop(self, tensor: Tensor, found: Route) -> Drop:
         why = "design" if found.end == "design" else self._why(tensor)

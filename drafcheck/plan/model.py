@@ -9,7 +9,7 @@ from drafcheck.finding import Confidence
 from drafcheck.tensor import Tensor
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Parameter:
     """A parameter that the engine creates.
 
@@ -28,7 +28,7 @@ class Parameter:
     spare: bool = False  # built, but the forward pass never uses it
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Write:
     """A tensor that reaches a parameter. ``shard`` is the part of a fused parameter, or None.
 
@@ -44,7 +44,7 @@ class Write:
     repeated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Drop:
     """A tensor that changes nothing. ``why``: ``design`` (t2d, rotary buffers), ``tied``,
     ``unknown`` (no parameter of that name) or ``no-slot`` (a bias without a parameter).
@@ -55,7 +55,7 @@ class Drop:
     zero: bool | None = None  # whether all its bytes are zero; None: not looked at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Partial:
     """A fused parameter of which some shards are never written. ``fraction`` is the unwritten share."""
 
@@ -64,7 +64,7 @@ class Partial:
     fraction: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Refusal:
     """The engine stops. ``stage``: ``config``, ``class``, ``construct``, ``files`` or ``load``.
 
@@ -95,6 +95,7 @@ class LoadPlan:
     fills_from_target: list[str] = field(default_factory=list)
     mappings: list[Tensor] = field(default_factory=list)  # every tensor read as d2t; the last one counts
     mapping_semantics: str = "offset"
+    collisions: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # two names for one place, other contents
     unread: list[Tensor] = field(default_factory=list)  # not reached: the loader stopped before
     nameless: list[Tensor] = field(default_factory=list)  # no parameter of that name, reached or not
     seen: list[Tensor] = field(default_factory=list)  # every tensor of the files that the loader reads

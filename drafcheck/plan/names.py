@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from drafcheck.contract import Contract
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Route:
     """Where a name leads: to ``parameter`` (and ``shard``), to the mapping, or nowhere.
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from drafcheck.plan.model import LoadPlan
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Wanted:
     """The name that would do, the parameter it reaches, and what stands between: a wrapper, a dialect, or both."""
 

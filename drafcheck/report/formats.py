@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from drafcheck.runner import Examination
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class View:
     """What a report is rendered from, and how: ``examined`` are the checkpoints of ``report`` in the same order."""
 

@@ -11,7 +11,7 @@ from drafcheck.finding import Severity
 _SEVERITY = {Severity.ERROR: "1;31", Severity.WARNING: "1;33", Severity.NOTE: "1;36"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Style:
     """Paints text when ``on``; otherwise returns it as it is. Paint only text that is already printable."""
 
