@@ -157,7 +157,13 @@ def _reader(repo: Repo, url: str, file: str = "") -> HttpReader:
     token = _token()
     own = {"authorization": f"Bearer {token}"} if token else {}
     what = f"{repo.root}/{file}" if file else repo.given
-    return HttpReader(url, what, own, lambda status, headers: _explain(repo, status, headers, token is not None))
+
+    def explain(status: int, headers: Mapping[str, str], elsewhere: str) -> str:
+        if file and elsewhere and not headers.get("x-error-code"):  # of no other Hub, and after the listing was read
+            return f"the repository can be read, but the storage host {elsewhere} refuses the file (status {status})"
+        return _explain(repo, status, headers, token is not None)
+
+    return HttpReader(url, what, own, explain)
 
 
 def _token() -> str | None:

@@ -40,8 +40,11 @@ _EMPTY = re.compile(r"\s*bytes\s+\*/(\d{1,19})\s*", re.ASCII)
 
 T = TypeVar("T")
 
-Explain = Callable[[int, Mapping[str, str]], str]
-"""What a status code means, as a sentence that continues the address; the second part are the answer's headers."""
+Explain = Callable[[int, Mapping[str, str], str], str]
+"""What a status code means, as a sentence that continues the address.
+
+The second part are the answer's headers, the third the host that gave it when the server had redirected to another.
+"""
 
 pause: Callable[[float], object] = time.sleep
 """How to wait between two attempts; tests wait by writing it down."""
@@ -204,7 +207,8 @@ class HttpReader:
         status = answer.status
         if status in _AGAIN or status >= 500:
             return ExchangeError(f"answers with status {status}", attempts=4, wait=_retry_after(answer.headers))
-        return _KINDS.get(status, UsageError)(f"{self._what}: {self._explain(status, answer.headers)}")
+        elsewhere = _host(self._at) if _origin(self._at) != _origin(self._url) else ""
+        return _KINDS.get(status, UsageError)(f"{self._what}: {self._explain(status, answer.headers, elsewhere)}")
 
     def _error(self, message: str) -> UsageError:
         return UsageError(f"{self._what}: {_host(self._at)} {message}")

@@ -145,9 +145,10 @@ class WebPlace:
         return [name for name in names if "/" not in name and self.is_file(name)]
 
 
-def _explain(status: int, _: Mapping[str, str]) -> str:
+def _explain(status: int, _: Mapping[str, str], elsewhere: str) -> str:
+    server = f"{elsewhere}, to which the server redirects," if elsewhere else "the server"
     if status in (404, 410):
         return f"there is no such file (status {status})"
     if status in (401, 403):
-        return f"the server does not let it be read without a login (status {status})"
-    return f"the server answers with status {status}"
+        return f"{server} does not let it be read without a login (status {status})"
+    return f"{server} answers with status {status}"

@@ -88,6 +88,26 @@ def test_a_draft_of_2_gb_costs_few_requests(hub: Hub, tmp_path: Path, kind: str,
     assert report.checkpoints[0].skipped == local.checkpoints[0].skipped
 
 
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_a_storage_host_that_refuses_is_not_taken_for_the_hub(
+    hub: Hub, draft: Path, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = hub.store.removeprefix("http://")
+    sentence = (
+        "hf://org/draft/model.safetensors: the repository can be read, "
+        f"but the storage host {host} refuses the file (status {status})"
+    )
+    hub.misbehave(lambda handler: handler.reply(status), server="store")
+    assert said("hf://org/draft") == sentence
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    assert said("hf://org/draft") == sentence
+
+
+def test_a_hub_behind_a_redirect_still_says_why(hub: Hub, draft: Path) -> None:
+    hub.misbehave(lambda handler: handler.refuse(403, "GatedRepo"), server="store")
+    assert "gated: ask for access" in said("hf://org/draft")
+
+
 def test_the_token_never_reaches_the_other_host(hub: Hub, draft: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", TOKEN)
     lint("hf://org/draft", engine=ENGINE)

@@ -115,6 +115,14 @@ def test_a_server_that_refuses_what_is_not_there(web: str, draft: Path, hub: fak
     assert "does not let it be read" in said(f"{web}/draft/model.safetensors")
 
 
+def test_a_refusal_by_another_host_names_it(web: str, draft: Path, hub: fakehub.Hub) -> None:
+    hub.misbehave(fakehub.moved(hub.store + "/away"), "model.safetensors", "web")
+    hub.misbehave(fakehub.status(403), server="store")
+    host = hub.store.removeprefix("http://")
+    refusal = f"{host}, to which the server redirects, does not let it be read without a login (status 403)"
+    assert said(f"{web}/draft/model.safetensors").endswith(refusal)
+
+
 def test_a_json_of_unknown_length(web: str, draft: Path, hub: fakehub.Hub) -> None:
     def chunked(handler: fakehub.Handler) -> bool:
         handler.send_response(200)
