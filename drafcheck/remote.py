@@ -19,6 +19,9 @@ from drafcheck.transport import Answer, ExchangeError, exchange
 AHEAD = 64 << 10
 """Bytes that the first read of a file takes at least: the length and the header of most drafters in one request."""
 
+FIRST = 256 << 10
+"""The same, of weight files that are no shards: safetensors puts ``d2t``, often 256,000 bytes, behind the header."""
+
 GAP = 16 << 10
 """Bytes between two wanted spans that are read along, which costs less than a second request."""
 
@@ -33,6 +36,7 @@ REDIRECTS = 5
 LONGEST_WAIT = 20.0
 """Seconds between two attempts that a server may ask for; one that wants more is not waited for."""
 
+_SHARD = re.compile(r"-\d{5}-of-\d{5}\.safetensors", re.ASCII)
 _MOVED = (301, 302, 303, 307, 308)
 _AGAIN = (408, 429)
 _RANGE = re.compile(r"\s*bytes\s+(\d{1,19})-(\d{1,19})/(\d{1,19})\s*", re.ASCII)
@@ -229,6 +233,7 @@ class RemoteFile:
         self._spans: list[tuple[int, bytes]] = []
         self._wanted: list[tuple[int, int]] = []
         self._in_bites = not name.endswith(".safetensors")
+        self._ahead = AHEAD if self._in_bites or _SHARD.search(name) else FIRST
         self._step, self._last = AHEAD, -1
 
     def size(self) -> int:
@@ -274,7 +279,7 @@ class RemoteFile:
     def _widened(self, start: int, stop: int) -> tuple[int, int]:
         """What to ask for instead, so that the next reads find their bytes here."""
         if start == 0:
-            stop = max(stop, AHEAD)
+            stop = max(stop, self._ahead)
         elif self._in_bites:
             self._step = min(2 * self._step, LONGEST_STEP) if start == self._last else AHEAD
             stop = max(stop, start + self._step)

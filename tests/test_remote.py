@@ -13,7 +13,7 @@ from fakehub import Fault, Hub, Repo
 
 from drafcheck import lint, transport
 from drafcheck.errors import UsageError
-from drafcheck.remote import AHEAD, GAP, Part, RemoteFile
+from drafcheck.remote import AHEAD, FIRST, GAP, Part, RemoteFile
 
 ENGINE = "sglang==0.5.15"
 ADDRESS = "hf://org/draft"
@@ -204,11 +204,23 @@ class Written:
         return Part(self.content[:limit], len(self.content))
 
 
+SHARD = "model-00001-of-00002.safetensors"
+
+
+def test_a_map_behind_the_header_comes_with_it_and_shards_are_not_read_ahead_so_far() -> None:
+    for name, first in (("model.safetensors", FIRST), ("eagle3_head.safetensors", FIRST), (SHARD, AHEAD)):
+        reader = Written(1_000_000)
+        file = RemoteFile(name, reader)
+        assert file.read(0, 8) == reader.content[:8]
+        assert file.read(first - 100, first) == reader.content[first - 100 : first]
+        assert reader.asked == [(0, first)], name
+
+
 def test_neighbours_come_in_one_request_whichever_is_read_first() -> None:
     one, two, far = (100_000, 120_000), (120_000 + GAP, 150_000), (900_000, 900_010)
     for order in ((one, two, far), (two, one, far), (far, one, two)):
         reader = Written(1_000_000)
-        file = RemoteFile("model.safetensors", reader)
+        file = RemoteFile(SHARD, reader)
         assert file.size() == 1_000_000 and reader.asked == [(0, AHEAD)]
         file.expect([far, one, two])
         for span in order:
@@ -218,7 +230,7 @@ def test_neighbours_come_in_one_request_whichever_is_read_first() -> None:
 
 def test_nothing_is_asked_for_twice() -> None:
     reader = Written(300_000)
-    file = RemoteFile("model.safetensors", reader, 300_000)
+    file = RemoteFile(SHARD, reader, 300_000)
     assert file.read(0, 8) == reader.content[:8]
     file.expect([(60_000, 90_000)])
     assert file.read(60_000, 90_000) == reader.content[60_000:90_000]
@@ -246,7 +258,7 @@ def test_json_is_read_whole_and_what_is_too_long_is_not(hub: Hub, draft: Path) -
 def test_old_parts_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("drafcheck.remote.KEPT", 100_000)
     reader = Written(500_000)
-    file = RemoteFile("model.safetensors", reader, 500_000)
+    file = RemoteFile(SHARD, reader, 500_000)
     for start in (0, 200_000, 300_000, 0):
         assert file.read(start, start + 50_000) == reader.content[start : start + 50_000]
     assert len(reader.asked) == 4
