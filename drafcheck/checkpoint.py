@@ -16,7 +16,6 @@ from drafcheck.lfs import POINTER_LIMIT, lfs_pointer
 from drafcheck.place import Place, locate
 from drafcheck.source import Source, SourceError
 from drafcheck.tensor import Problem, Tensor, Trouble
-from drafcheck.torch_pickle import is_legacy, read_pickle
 
 CONFIG = "config.json"
 WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt")
@@ -54,6 +53,8 @@ class WeightFile:
         if self.is_safetensors:
             return "safetensors"
         try:
+            from drafcheck.torch_pickle import is_legacy  # most checkpoints have no pickles
+
             return "legacy-pickle" if is_legacy(self._source) else "pickle"
         except SourceError:
             return "pickle"
@@ -61,10 +62,15 @@ class WeightFile:
     @cached_property
     def header(self) -> Header:
         """The tensors of the file and what is wrong with it."""
-        header = read_header(self._source) if self.is_safetensors else read_pickle(self._source)
+        header = read_header(self._source) if self.is_safetensors else self._read_pickle()
         self._source.expect((t.start, t.stop) for t in header.tensors if is_mapping(t))
         self._source.close()  # a checkpoint may have more shards than a process may have open files
         return header
+
+    def _read_pickle(self) -> Header:
+        from drafcheck.torch_pickle import read_pickle
+
+        return read_pickle(self._source)
 
     @property
     def is_pointer(self) -> bool:

@@ -8,9 +8,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 from packaging.version import InvalidVersion, Version
 
@@ -106,8 +105,7 @@ def _added(own: Table, book: Table) -> Table:
     return {**book, **own, **lists}
 
 
-@dataclass(slots=True)
-class Engine:
+class Engine(NamedTuple):
     """One engine release. ``version`` is as asked for, ``known`` the release whose contract is used.
 
     ``exact`` is False when the book has no entry for the release asked for.
@@ -219,8 +217,7 @@ def _installed(package: str) -> str | None:
         return None
 
 
-@dataclass(slots=True)
-class Contract:
+class Contract(NamedTuple):
     """What one release requires of one draft class: the entries of ``rules/<engine>/<class>.toml`` in force.
 
     ``read``: how each quantity is read from config.json; ``messages``: what it says when it refuses. ``flags``,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from drafcheck.contract import load_toml
 from drafcheck.finding import Location
@@ -15,8 +14,7 @@ if TYPE_CHECKING:
     from drafcheck.tensor import Tensor
 
 
-@dataclass(slots=True)
-class Fc:
+class Fc(NamedTuple):
     """The projection of the concatenated states: ``rows`` by ``columns``."""
 
     tensor: Tensor

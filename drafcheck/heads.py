@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from drafcheck.contract import Engine, Table, load_toml
 from drafcheck.targets import draft_kind, draft_mode_name, registered
@@ -20,16 +19,14 @@ _ATTENTION = ("q_proj.weight", "q_a_proj.weight", "qkv_proj.weight", "fused_qkv_
 _OUTPUT = ("o_proj.weight", "down_proj.weight")
 
 
-@dataclass(slots=True)
-class Head:
+class Head(NamedTuple):
     """A kind of draft head: ``kind`` as in rules/heads.toml, ``label`` for messages (``an EAGLE-3 head``)."""
 
     kind: str
     label: str
 
 
-@dataclass(slots=True)
-class _Traits:
+class _Traits(NamedTuple):
     names: tuple[str, ...]
     wide: bool | None  # the first layer's attention takes twice the hidden size
     fc: float | None  # input of fc in hidden sizes; 0 without fc, None when it cannot be told

@@ -5,8 +5,7 @@ The facts stand in ``rules/<engine>/config.toml``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drafcheck.contract import Engine, Table, in_force, load_toml
 
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
 _ABSURD = 1 << 62  # no length in tokens
 
 
-@dataclass(slots=True)
-class Read:
+class Read(NamedTuple):
     """A value that the engine gets, and the key of config.json it comes from (None: a default).
 
     ``value`` is a dtype name or a length in tokens; ``plain`` is False when more than one key decided.

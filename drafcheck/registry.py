@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from drafcheck.finding import Confidence, Location, Severity
 
@@ -14,8 +13,7 @@ if TYPE_CHECKING:
     from drafcheck.subject import Subject
 
 
-@dataclass(slots=True)
-class Hit:
+class Hit(NamedTuple):
     """What a check yields; the registry adds code, name and the default severity.
 
     ``severity`` must be one that the rule declares; ``None`` means the rule's first. ``about`` names every tensor or
@@ -36,8 +34,7 @@ class Hit:
 Check = Callable[["Subject"], Iterator[Hit]]
 
 
-@dataclass(slots=True)
-class Rule:
+class Rule(NamedTuple):
     """One rule of the catalogue: a code, a kebab name, and the check that decides.
 
     ``severities`` lists every severity that the check may give, the default first.

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from packaging.version import Version
 
@@ -25,8 +24,7 @@ if TYPE_CHECKING:
     from drafcheck.config import TargetConfig
 
 
-@dataclass(slots=True)
-class TargetClass:
+class TargetClass(NamedTuple):
     """What one release can do with one target class.
 
     ``captures``: whether it hands over auxiliary hidden states; ``captured_in`` the range of releases that do

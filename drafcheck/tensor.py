@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
@@ -46,8 +45,7 @@ class Trouble(str, Enum):
     BAD_INDEX = "bad-index"
 
 
-@dataclass(slots=True)
-class Problem:
+class Problem(NamedTuple):
     """A fault found while reading; a check of the 0xx family turns it into a finding.
 
     ``message`` is one lower-case sentence with the numbers; ``location`` says where.

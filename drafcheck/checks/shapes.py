@@ -98,9 +98,10 @@ def _shard_of(contract: Contract, tensor: Tensor) -> str | None:
 
 def _built(parameter: Parameter, shard: str | None) -> tuple[tuple[int, ...], str]:
     """The shape that a tensor should have, and the formula of it."""
-    sizes = (parameter.shards[shard], *parameter.shape[1:]) if shard in parameter.shards else parameter.shape
-    first = parameter.shard_formulas[shard] if shard in parameter.shards else parameter.formula[0]
-    return sizes, ", ".join((first, *parameter.formula[1:]))
+    if shard is None or shard not in parameter.shards:
+        return parameter.shape, ", ".join(parameter.formula)
+    sizes = (parameter.shards[shard], *parameter.shape[1:])
+    return sizes, ", ".join((parameter.shard_formulas[shard], *parameter.formula[1:]))
 
 
 def _refused_shape(s: Subject, refused: list[Refusal]) -> Hit:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from drafcheck.contract import Contract
     from drafcheck.plan.model import Parameter
 
 
-@dataclass(slots=True)
-class Fit:
+class Fit(NamedTuple):
     """``error`` is None when the tensor is taken. ``cut`` and ``short`` count rows or columns of the sharded side that
     the tensor has too many or too few of; ``repeated``: one column is copied into all.
     """

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
 
 from drafcheck.finding import Confidence
 from drafcheck.tensor import Tensor
 
 
-@dataclass(slots=True)
-class Parameter:
+class Parameter(NamedTuple):
     """A parameter that the engine creates.
 
     ``shape`` is what this version builds from this config. ``formula`` holds one text per dimension,
@@ -23,13 +24,12 @@ class Parameter:
     shape: tuple[int, ...]
     formula: tuple[str, ...]
     initial: str
-    shards: dict[str, int] = field(default_factory=dict)
-    shard_formulas: dict[str, str] = field(default_factory=dict)
+    shards: Mapping[str, int] = MappingProxyType({})
+    shard_formulas: Mapping[str, str] = MappingProxyType({})
     spare: bool = False  # built, but the forward pass never uses it
 
 
-@dataclass(slots=True)
-class Write:
+class Write(NamedTuple):
     """A tensor that reaches a parameter. ``shard`` is the part of a fused parameter, or None.
 
     ``cut`` is the number of rows or columns of the tensor that the loader throws away without a word, ``short`` the
@@ -44,8 +44,7 @@ class Write:
     repeated: bool = False
 
 
-@dataclass(slots=True)
-class Drop:
+class Drop(NamedTuple):
     """A tensor that changes nothing. ``why``: ``design`` (t2d, rotary buffers), ``tied``,
     ``unknown`` (no parameter of that name) or ``no-slot`` (a bias without a parameter).
     """
@@ -55,8 +54,7 @@ class Drop:
     zero: bool | None = None  # whether all its bytes are zero; None: not looked at
 
 
-@dataclass(slots=True)
-class Partial:
+class Partial(NamedTuple):
     """A fused parameter of which some shards are never written. ``fraction`` is the unwritten share."""
 
     parameter: str
@@ -64,8 +62,7 @@ class Partial:
     fraction: float
 
 
-@dataclass(slots=True)
-class Refusal:
+class Refusal(NamedTuple):
     """The engine stops. ``stage``: ``config``, ``class``, ``construct``, ``files`` or ``load``.
 
     ``error`` quotes the shape of the engine's message. ``cause`` is a short machine word that checks

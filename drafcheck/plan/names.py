@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -11,8 +10,7 @@ if TYPE_CHECKING:
     from drafcheck.contract import Contract
 
 
-@dataclass(slots=True)
-class Route:
+class Route(NamedTuple):
     """Where a name leads: to ``parameter`` (and ``shard``), to the mapping, or nowhere.
 
     ``end``: ``parameter``, ``mapping``, ``design`` (skipped on purpose), ``unknown`` or ``refused``;

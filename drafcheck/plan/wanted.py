@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from drafcheck.contract import load_toml
 from drafcheck.plan.names import route
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
     from drafcheck.plan.model import LoadPlan
 
 
-@dataclass(slots=True)
-class Wanted:
+class Wanted(NamedTuple):
     """The name that would do, the parameter it reaches, and what stands between: a wrapper, a dialect, or both."""
 
     name: str

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from drafcheck.report.style import Style
 
@@ -14,14 +13,13 @@ if TYPE_CHECKING:
     from drafcheck.runner import Examination
 
 
-@dataclass(slots=True)
-class View:
+class View(NamedTuple):
     """What a report is rendered from, and how: ``examined`` are the checkpoints of ``report`` in the same order."""
 
     report: Report
     fail_on: FailOn
     examined: Sequence[Examination] = ()
-    style: Style = field(default_factory=Style)
+    style: Style = Style()
     quiet: bool = False
     verbose: bool = False
 

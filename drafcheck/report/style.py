@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from typing import IO
+from typing import IO, NamedTuple
 
 from drafcheck.finding import Severity
 
 _SEVERITY = {Severity.ERROR: "1;31", Severity.WARNING: "1;33", Severity.NOTE: "1;36"}
 
 
-@dataclass(slots=True)
-class Style:
+class Style(NamedTuple):
     """Paints text when ``on``; otherwise returns it as it is. Paint only text that is already printable."""
 
     on: bool = False
