@@ -24,7 +24,7 @@ class Fit(NamedTuple):
 Shape = tuple[int, ...]
 
 
-def fit(contract: Contract, kind: str, parameter: Parameter, shard: str | None, shape: Shape) -> Fit:
+def fit(contract: Contract, parameter: Parameter, shard: str | None, shape: Shape) -> Fit:
     """How the loader of this release takes a tensor of ``shape`` into ``parameter`` (or one shard of it).
 
     A parameter with an unknown size (-1) is taken to fit. A tensor that is already fused is laid over all shards.
@@ -32,6 +32,7 @@ def fit(contract: Contract, kind: str, parameter: Parameter, shard: str | None, 
     wanted = parameter.shape if shard is None else (parameter.shards[shard], *parameter.shape[1:])
     if -1 in wanted or shape == wanted:
         return Fit()
+    kind = parameter.load
     if kind == "plain":
         return _plain(contract, wanted, shape)
     if kind == "vocab":

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from drafcheck.plan.fit import fit
+from drafcheck.plan.fit import Fit, fit
 from drafcheck.plan.model import Drop, LoadPlan, Parameter, Partial, Refusal, Write
 from drafcheck.plan.names import Route, route
-from drafcheck.plan.parameters import build_parameters, load_kinds, refused_config
+from drafcheck.plan.parameters import build_parameters, refused_config
 from drafcheck.source import SourceError
 from drafcheck.tensor import Tensor
 
@@ -47,7 +47,7 @@ def plan_load(
     plan.fills_from_target = _shared(contract, config, plan.parameters)
     if plan.refused is None:
         plan.refused = selection.refused
-    state = _State(contract, plan, load_kinds(contract, config), contract.flag("tied", config), read)
+    state = _State(contract, plan, contract.flag("tied", config), read)
     plan.seen = list(selection.tensors)
     for tensor in selection.tensors:
         state.take(tensor)
@@ -72,7 +72,6 @@ class _State:
 
     contract: Contract
     plan: LoadPlan
-    kinds: dict[str, str]
     tied: bool
     read: Callable[[Tensor], bytes] | None
     written: dict[str, set[str]] = field(default_factory=dict)
@@ -83,37 +82,37 @@ class _State:
         found = route(self.contract, tensor.name, self.plan.parameters)
         if found.end in ("unknown", "refused") and self._why(tensor) == "unknown":
             self.plan.nameless.append(tensor)
-        refusal = self._refusal(tensor, found)
+        fitted = self._fit(tensor, found)
+        refusal = self._refusal(tensor, found, fitted)
         if refusal is not None:
             self.plan.lost.append(refusal)
             self.plan.refused = self.plan.refused or refusal
         if self.plan.refused is not None:
             self.plan.unread.append(tensor)
             return
-        if found.end == "parameter":
-            self._write(tensor, found)
+        if fitted is not None:
+            self._write(tensor, found, fitted)
         elif found.end == "mapping":
             self._meet(tensor, ("", None))
             self.plan.mappings.append(tensor)
         else:
             self.plan.dropped.append(self._drop(tensor, found))
 
-    def _refusal(self, tensor: Tensor, found: Route) -> Refusal | None:
+    def _fit(self, tensor: Tensor, found: Route) -> Fit | None:
+        if found.end != "parameter":
+            return None
+        return fit(self.contract, self.plan.parameters[found.parameter], found.shard, tensor.shape)
+
+    def _refusal(self, tensor: Tensor, found: Route, fitted: Fit | None) -> Refusal | None:
         if found.end == "refused":
             error = self.contract.names["unknown_stacked"].replace("{name}", found.looked_for)
             return Refusal("load", error, "name", tensor, found.looked_for)
-        if found.end != "parameter":
+        if fitted is None or fitted.error is None:
             return None
-        parameter = self.plan.parameters[found.parameter]
-        if found.shard is not None and found.shard not in parameter.shards:
-            return None
-        error = fit(self.contract, self.kinds[found.parameter], parameter, found.shard, tensor.shape).error
-        return Refusal("load", error, "shape", tensor, found.parameter) if error is not None else None
+        return Refusal("load", fitted.error, "shape", tensor, found.parameter)
 
-    def _write(self, tensor: Tensor, found: Route) -> None:
+    def _write(self, tensor: Tensor, found: Route, fitted: Fit) -> None:
         parameter = self.plan.parameters[found.parameter]
-        kind = self.kinds[found.parameter]
-        fitted = fit(self.contract, kind, parameter, found.shard, tensor.shape)
         self.plan.writes.append(Write(tensor, found.parameter, found.shard, fitted.cut, fitted.short, fitted.repeated))
         self._meet(tensor, (found.parameter, found.shard))
         shards = set(parameter.shards) if found.shard is None else {found.shard}

@@ -17,6 +17,7 @@ class Parameter(NamedTuple):
     ``shape`` is what this version builds from this config. ``formula`` holds one text per dimension,
     such as ``num_heads * head_dim`` (fused parameters: the sum). ``initial`` is what it holds when nothing is
     loaded: ``ones``, ``zeros``, ``random`` (a layer's own initialisation) or ``empty`` (uninitialised memory).
+    ``load`` is how it is loaded: ``plain``, ``vocab``, ``qkv``, ``merged`` or ``row``.
     ``shards`` maps the shard names of a fused parameter to their rows, in order.
     """
 
@@ -24,6 +25,7 @@ class Parameter(NamedTuple):
     shape: tuple[int, ...]
     formula: tuple[str, ...]
     initial: str
+    load: str
     shards: Mapping[str, int] = MappingProxyType({})
     shard_formulas: Mapping[str, str] = MappingProxyType({})
     spare: bool = False  # built, but the forward pass never uses it

@@ -23,12 +23,6 @@ def build_parameters(contract: Contract, config: DraftConfig) -> dict[str, Param
     return {p.name: p for p in found}
 
 
-def load_kinds(contract: Contract, config: DraftConfig) -> dict[str, str]:
-    """How each parameter is loaded: ``plain``, ``vocab``, ``qkv``, ``merged`` or ``row``."""
-    wanted = (entry for entry in contract.params if _wanted(contract, entry, config))
-    return {name: entry["load"] for entry in wanted for name in _names(contract, entry, config)}
-
-
 def _wanted(contract: Contract, entry: Table, config: DraftConfig) -> bool:
     if "when" in entry and not contract.flag(entry["when"], config):
         return False
@@ -45,10 +39,9 @@ def _each(contract: Contract, entry: Table, config: DraftConfig) -> Iterator[Par
     )
     shape = tuple(-1 if size is None else size for size in sizes)
     shards = {shard: -1 if size is None else size for shard, size in rows.items()}
+    formulas, spare = dict(entry.get("shards", {})), bool(entry.get("spare"))
     for name in _names(contract, entry, config):
-        yield Parameter(
-            name, shape, formula, entry["initial"], shards, dict(entry.get("shards", {})), bool(entry.get("spare"))
-        )
+        yield Parameter(name, shape, formula, entry["initial"], entry["load"], shards, formulas, spare)
 
 
 def _sum(sizes: Iterable[int | None]) -> int | None:
