@@ -127,12 +127,17 @@ class _State:
     def _alike(self, a: Tensor, b: Tensor) -> bool:
         if (a.dtype, a.shape) != (b.dtype, b.shape):
             return False
-        if self.read is None or a.start < 0 or b.start < 0 or a.stop - a.start > TWIN_BYTES:
-            return True  # not known to differ
+        one, other = (self._bytes(t, TWIN_BYTES) for t in (a, b))
+        return one is None or other is None or one == other  # what cannot be read is not known to differ
+
+    def _bytes(self, tensor: Tensor, most: int) -> bytes | None:
+        """The bytes of a tensor of no more than ``most`` of them; None when they cannot be read."""
+        if self.read is None or tensor.start < 0 or not 0 <= tensor.stop - tensor.start <= most:
+            return None
         try:
-            return self.read(a) == self.read(b)
+            return self.read(tensor)
         except SourceError:
-            return True
+            return None
 
     def _drop(self, tensor: Tensor, found: Route) -> Drop:
         why = "design" if found.end == "design" else self._why(tensor)
@@ -146,9 +151,8 @@ class _State:
         return "no-slot" if tensor.name.endswith(".bias") else "unknown"
 
     def _is_zero(self, tensor: Tensor) -> bool | None:
-        if self.read is None or not 0 <= tensor.stop - tensor.start <= BIAS_BYTES or tensor.start < 0:
-            return None
-        return not any(self.read(tensor))
+        data = self._bytes(tensor, BIAS_BYTES)
+        return None if data is None else not any(data)
 
     def settle(self) -> None:
         """Who was never written, and who only in part."""
