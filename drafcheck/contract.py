@@ -100,9 +100,16 @@ def _parsed(path: Path) -> Table | None:
 
 
 def _added(own: Table, book: Table) -> Table:
-    """Lists joined, one's own first; of anything else one's own."""
+    """Lists and tables joined, one's own first; of anything else one's own."""
     lists = {key: [*own.get(key, []), *value] for key, value in book.items() if isinstance(value, list)}
-    return {**book, **own, **lists}
+    mine = {key: own.get(key, {}) for key, value in book.items() if isinstance(value, dict)}
+    tables = {key: {**first, **book[key], **first} for key, first in mine.items()}
+    return {**book, **own, **lists, **tables}
+
+
+def is_own(*parts: str) -> bool:
+    """Whether the file ``rules/<parts>`` stands in a folder of the user's own."""
+    return any(folder.joinpath(*parts).is_file() for folder in _FOLDERS.get())
 
 
 class Engine(NamedTuple):
@@ -220,6 +227,8 @@ def _installed(package: str) -> str | None:
 class Contract(NamedTuple):
     """What one release requires of one draft class: the entries of ``rules/<engine>/<class>.toml`` in force.
 
+    Of several entries for one quantity, message or placeholder the first counts.
+
     ``read``: how each quantity is read from config.json; ``messages``: what it says when it refuses. ``flags``,
     ``refuse``, ``params``, ``sharing``, ``expand``: all in force. ``names``, ``loaders``, ``mapping``: the first.
     """
@@ -266,16 +275,21 @@ class Contract(NamedTuple):
 
 def contract_files(engine: str) -> list[str]:
     """The names of the draft class files of an engine, without their ending."""
-    return list(dict.fromkeys(str(name) for name in load_toml(engine, "engine.toml").get("contracts", [])))
+    facts = load_toml(engine, "engine.toml")
+    return list(dict.fromkeys([*map(str, facts.get("contracts", [])), *facts.get("classes", {})]))
 
 
 def contract_for(engine: Engine, architecture: str | None) -> Contract | None:
     """The contract in force for a draft class of this release, or None when the book has none."""
-    for stem in contract_files(engine.name):
-        book = load_toml(engine.name, f"{stem}.toml")
+    from drafcheck.contract_tables import contract_table, files_for
+
+    if architecture is None:
+        return None
+    for stem in files_for(engine.name, architecture):
+        book = contract_table(engine.name, stem)
         if architecture in book.get("architectures", []):
             revision = in_force(book.get("revision", []), engine)
-            return _contract(f"{engine.name}/{stem}", str(architecture), book, revision, engine) if revision else None
+            return _contract(f"{engine.name}/{stem}", architecture, book, revision, engine) if revision else None
     return None
 
 
@@ -287,7 +301,7 @@ def _contract(name: str, architecture: str, book: Table, revision: Table, engine
         return in_force(book.get(section, []), engine) or {}
 
     def merged(section: str) -> Table:
-        facts = {key: value for entry in every(section) for key, value in entry.items()}
+        facts = {key: value for entry in reversed(every(section)) for key, value in entry.items()}
         return {key: value for key, value in facts.items() if key not in ("versions", "source")}
 
     return Contract(
@@ -309,7 +323,7 @@ def _contract(name: str, architecture: str, book: Table, revision: Table, engine
         mapping=first("mapping"),
         sharing=every("sharing"),
         params=every("param"),
-        expand={key: value for entry in every("expand") for key, value in _placeholders(entry).items()},
+        expand={key: value for entry in reversed(every("expand")) for key, value in _placeholders(entry).items()},
     )
 
 

@@ -9,7 +9,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from drafcheck.contract import bounds, contract_files, engines, extended, load_toml, releases, rules_folder
-from drafcheck.contract_models import ContractBook, EngineBook
+from drafcheck.contract_models import ContractBook, ContractPart, EngineBook
+from drafcheck.contract_tables import PARTS, contract_table
 from drafcheck.errors import UsageError
 from drafcheck.selection import suggestion
 from drafcheck.settings_model import complaint
@@ -26,7 +27,7 @@ def checked(folders: Sequence[str | Path]) -> tuple[Path, ...]:
             _check_file(path, file)
     with extended(paths, anew=True):
         for path in paths:
-            for engine in sorted({file.parent.name for file in path.glob("*/*.toml")}):
+            for engine in sorted({file.relative_to(path).parts[0] for file in files_in(path) if file.parent != path}):
                 _check_engine(path, engine)
     return paths
 
@@ -35,7 +36,7 @@ def files_in(folder: Path) -> list[Path]:
     """The files of a folder of contracts. Raises UsageError when it is no folder, or holds none."""
     if not folder.is_dir():
         raise UsageError(f"no folder of contracts: {shown(folder)}")
-    files = sorted([*folder.glob("*.toml"), *folder.glob("*/*.toml")])
+    files = sorted([*folder.glob("*.toml"), *folder.glob("*/*.toml"), *folder.glob(f"*/{PARTS}/*.toml")])
     if not files:
         raise UsageError(f"{shown(folder)} holds no contracts: <engine>/{ENGINE_FILE} is wanted (see rules/README.md)")
     return files
@@ -46,6 +47,8 @@ def _check_file(folder: Path, file: Path) -> None:
     table = parse(file, text)
     if file.name == ENGINE_FILE and file.parent != folder:
         _hold_against(EngineBook, file, text, table)
+    elif file.parent.name == PARTS or "extends" in table:
+        _hold_against(ContractPart, file, text, table)
     elif "architectures" in table or not _built_in(file, folder):
         stray = _hold_against(ContractBook, file, text, table).stray()
         if stray is not None:
@@ -111,8 +114,28 @@ def _check_engine(folder: Path, engine: str) -> None:
             text = read_text(file)
             raise _wrong(file, text, f"contracts names {stem!r}, and there is no {stem}.toml", ("contracts",))
     for own in sorted((folder / engine).glob("*.toml")):
-        if "architectures" in load_toml(engine, own.name) and own.stem not in listed:
+        table = load_toml(engine, own.name)
+        if "architectures" in table and own.stem not in listed:
             raise UsageError(f'{shown(own)} is never read: add "{own.stem}" to contracts in {shown(file)}')
+        if "extends" in table:
+            _check_whole(engine, own)
+
+
+def _check_whole(engine: str, file: Path) -> None:
+    """A contract that extends others: what is missing, or leads nowhere, in all of them together."""
+    text = read_text(file)
+    own = load_toml(engine, file.name)
+    try:
+        whole = ContractBook.model_validate(contract_table(engine, file.stem))
+    except ValidationError as error:  # not one's own entries, which were looked at before
+        raise _wrong(file, text, complaint(error, ContractBook)[0], ("extends",)) from None
+    except ValueError as error:
+        raise _wrong(file, text, str(error), ("extends",)) from None
+    stray = whole.stray()
+    if stray is not None:
+        message, (section, number, *rest) = stray
+        mine = isinstance(number, int) and number < len(own.get(str(section), []))
+        raise _wrong(file, text, message, (section, number, *rest) if mine else ("extends",))
 
 
 def _wrong(file: Path, text: str, message: str, route: Route) -> UsageError:

@@ -52,6 +52,7 @@ class EngineBook(_Table):
     name: Word = ""
     package: Word = ""
     contracts: Words = []
+    classes: dict[str, Words] = {}
     default_algorithm: Word = ""
     algorithms: Words = []
     dtypes: Words = []
@@ -204,13 +205,14 @@ class NotDescribed(_Table):
     keys: Words = []
 
 
-class ContractBook(_Table):
-    """``<engine>/<draft class>.toml``."""
+class ContractPart(_Table):
+    """What may stand in any file of a contract; one that others extend holds only some of it."""
 
-    architectures: Annotated[Words, Field(min_length=1)]
+    extends: Words = []
+    architectures: Words = []
     algorithms: Words = []
-    kind: Word
-    revision: Annotated[list[Revision], Field(min_length=1)]
+    kind: str = ""
+    revision: list[Revision] = []
     read: list[Read] = []
     values: Values = Values()
     not_described: NotDescribed = NotDescribed()
@@ -223,8 +225,17 @@ class ContractBook(_Table):
     messages: list[Texts] = []
     mapping: list[Mapping] = []
     sharing: list[Sharing] = []
-    param: Annotated[list[Param], Field(min_length=1)]
+    param: list[Param] = []
     expand: list[Texts] = []
+
+
+class ContractBook(ContractPart):
+    """``<engine>/<draft class>.toml``, with all that it extends."""
+
+    architectures: Annotated[Words, Field(min_length=1)]
+    kind: Word
+    revision: Annotated[list[Revision], Field(min_length=1)]
+    param: Annotated[list[Param], Field(min_length=1)]
 
     def stray(self) -> tuple[str, tuple[str | int, ...]] | None:
         """The first name that nothing in the book explains, in words, and the way to it: a flag or a placeholder."""

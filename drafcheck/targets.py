@@ -9,7 +9,6 @@ from packaging.version import Version
 from drafcheck.contract import (
     Engine,
     Table,
-    contract_files,
     engines,
     in_force,
     is_extended,
@@ -155,9 +154,10 @@ def _since(engine: str) -> dict[str, str]:
 
 
 def _contracted(engine: str) -> Iterator[tuple[str, str]]:
-    """The classes that contracts speak of, each with the first release that one of their revisions holds for."""
-    for stem in contract_files(engine):
-        book = load_toml(engine, f"{stem}.toml")
+    """The classes of the user's own contracts, each with the first release that one of their revisions holds for."""
+    from drafcheck.contract_tables import own_tables
+
+    for book in own_tables(engine):
         known = (Engine(engine, str(version), version, exact=True) for version in releases(engine))
         first = next((release.version for release in known if in_force(book.get("revision", []), release)), None)
         yield from ((name, first) for name in book.get("architectures", []) if first is not None)
@@ -167,8 +167,13 @@ def _contracted(engine: str) -> Iterator[tuple[str, str]]:
 def _draft_kinds(engine: str) -> dict[str, str]:
     drafts = load_toml(engine, "registry.toml").get("draft", {})
     listed = {name: kind for kind, names in drafts.items() for name in names.split()}
-    books = [load_toml(engine, f"{stem}.toml") for stem in contract_files(engine)] if is_extended() else []
-    return {**{name: book["kind"] for book in books for name in book["architectures"]}, **listed}
+    return {**_own_kinds(engine), **listed} if is_extended() else listed
+
+
+def _own_kinds(engine: str) -> dict[str, str]:
+    from drafcheck.contract_tables import own_tables
+
+    return {name: book["kind"] for book in own_tables(engine) for name in book["architectures"]}
 
 
 def _first_within(engine: str, span: str) -> str | None:

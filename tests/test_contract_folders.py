@@ -9,10 +9,12 @@ import pytest
 from drafts import Draft
 
 import drafcheck
+from drafcheck import contract_tables
 from drafcheck.cli import run
-from drafcheck.contract import contract_files, engines, load_toml, rules_folder
+from drafcheck.contract import contract_files, engines, extended, load_toml, rules_folder
 from drafcheck.contract_folders import checked
-from drafcheck.contract_models import ContractBook, EngineBook
+from drafcheck.contract_models import ContractBook, ContractPart, EngineBook
+from drafcheck.contract_tables import contract_table
 from drafcheck.errors import UsageError
 
 ENGINE = ("--engine", "sglang==0.5.15")
@@ -205,6 +207,15 @@ def test_whatever_is_wrong_with_a_draft_an_own_engine_answers(room: Path) -> Non
         ("sglang/targets.toml", "familly = []", "targets.toml:1: unknown key 'familly'; did you mean family?"),
         ("sglang/targets.toml", "family = 3", "targets.toml:1: family should be a list"),
         ("sglang/loader.toml", '[[revision]]\nversions = "new"', ":2: not a version range: 'new'"),
+        ("sglang/acme.toml", 'extends = ["x"]\n' + TINY, "acme.toml:1: acme.toml extends 'x', and there is no x.toml"),
+        ("sglang/acme.toml", 'extends = ["acme"]\n' + TINY, "acme.toml:1: acme.toml extends itself"),
+        ("sglang/acme.toml", 'extends = ["loader"]\n' + TINY, "acme.toml:1: unknown key 'missing_shard'"),
+        (
+            "sglang/parts/x.toml",
+            "[[flag]]\nnane = 'x'",
+            "own/sglang/parts/x.toml:2: unknown key 'nane'; did you mean name?",
+        ),
+        ("sglang/engine.toml", "classes = { acme = 'AcmeDraft' }", ":1: classes.acme should be a valid list"),
         ("acme/draft.toml", TINY, "own/acme/engine.toml is missing: acme is no engine that drafcheck knows"),
         ("acme/engine.toml", "contracts = []", "own/acme/engine.toml: releases should list one version or more"),
         ("acme/engine.toml", 'releases = ["1.0"]', "own/acme/loader.toml is missing"),
@@ -239,8 +250,10 @@ def test_the_built_in_book_fits_the_models() -> None:
     for engine in engines():
         EngineBook.model_validate(load_toml(engine, "engine.toml"))
         for stem in contract_files(engine):
-            book = ContractBook.model_validate(load_toml(engine, f"{stem}.toml"))
+            ContractPart.model_validate(load_toml(engine, f"{stem}.toml"))
+            book = ContractBook.model_validate(contract_table(engine, stem))
             assert book.stray() is None
+            assert book.architectures == load_toml(engine, "engine.toml")["classes"][stem], "the index says otherwise"
     assert checked([rules_folder()]) == (rules_folder(),)
 
 
@@ -252,3 +265,55 @@ def test_the_same_folder_twice_and_a_class_again(room: Path) -> None:
     assert drafcheck.lint("plain", config="drafcheck.toml").checkpoints[0].contract == "sglang/acme"
     with pytest.raises(UsageError, match="no folder of contracts"):
         checked(["own", "absent"])
+
+
+PART = """[[revision]]
+summary = "fc and a head"
+
+[[param]]
+name = "fc.weight"
+shape = ["hidden_size", "3 * hidden_size"]
+load = "plain"
+initial = "random"
+
+[[param]]
+name = "norm.weight"
+shape = ["hidden_size"]
+load = "plain"
+initial = "ones"
+"""
+
+
+def test_a_contract_takes_over_what_it_extends(capsys: pytest.CaptureFixture[str]) -> None:
+    """One's own entries come before those of the part, and only what is not there is taken from it."""
+    write("sglang/parts/small.toml", PART)
+    write("sglang/acme.toml", 'extends = ["parts/small"]\n' + TINY.replace(', "norm"]', "]"))
+    assert run(["draft", *ENGINE, "--contracts", "own", "--format", "json"]) == 0
+    loaded = json.loads(capsys.readouterr().out)["checkpoints"][0]["plan"]["loaded"]
+    assert [entry["parameter"] for entry in loaded if entry["tensor"] == "norm.weight"] == ["norm.weight"]
+    write("sglang/acme.toml", 'extends = ["parts/small"]\n' + TINY.replace("num_aux * target", "2 * target"))
+    assert run(["draft", *ENGINE, "--contracts", "own", "--format", "concise"]) == 1
+    assert "sglang 0.5.15 builds [32, 64]" in capsys.readouterr().out
+
+
+def test_what_a_part_lacks_is_said_of_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
+    write("sglang/parts/small.toml", PART.replace("shape", 'when = "tied"\nshape', 1))
+    write("sglang/acme.toml", 'extends = ["parts/small"]\n' + TINY)
+    assert run(["draft", *ENGINE, "--contracts", "own"]) == 2
+    assert "own/sglang/acme.toml:1: 'tied' is no [[flag]] of this contract" in capsys.readouterr().err
+    write("sglang/parts/small.toml", 'extends = ["acme"]')
+    assert run(["draft", *ENGINE, "--contracts", "own"]) == 2
+    assert "acme.toml extends itself" in capsys.readouterr().err
+
+
+def test_only_the_file_of_the_class_is_read() -> None:
+    """The index in engine.toml spares the others; a file of one's own that it does not name is looked into."""
+    for architecture in ("LlamaForCausalLMEagle3", "AcmeDraft", "Nonsense"):
+        listed = contract_tables.files_for("sglang", architecture)
+        indexed = load_toml("sglang", "engine.toml")["classes"]
+        assert listed == [stem for stem, classes in indexed.items() if architecture in classes]
+    write("sglang/engine.toml", 'contracts = ["acme"]\n[classes]\nother = ["OtherDraft"]\n')
+    write("sglang/other.toml", TINY.replace("AcmeDraft", "OtherDraft"))
+    with extended(checked(["own"]), anew=True):
+        assert contract_tables.files_for("sglang", "AcmeDraft") == ["acme", "other"]
+        assert contract_tables.files_for("sglang", "LlamaForCausalLMEagle3") == ["acme", "other", "llama_eagle3"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import gen_docs
 import pytest
 
-from drafcheck import contract
+from drafcheck import contract, contract_tables
 from drafcheck.cli import cli, run
 from drafcheck.registry import load_rules
 
@@ -53,7 +53,7 @@ def test_contract_pages_say_what_the_book_says() -> None:
         for stem in contract.contract_files(engine):
             page = (ROOT / "docs" / "contracts" / engine / f"{stem}.md").read_text(encoding="utf-8")
             plain = re.sub(r"\\(.)", r"\1", page)
-            for part, content in contract.load_toml(engine, f"{stem}.toml").items():
+            for part, content in contract_tables.contract_table(engine, stem).items():
                 entries = content if isinstance(content, list) else []
                 facts = [e[k] for e in entries if isinstance(e, dict) for k in ("name", "error", "source") if k in e]
                 assert [fact for fact in facts if fact not in plain] == [], part

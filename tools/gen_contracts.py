@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from drafcheck.contract import Table, contract_files, engines, load_toml, releases
+from drafcheck.contract_tables import contract_table
 
 # What each part of a contract says, in the order of the page. A part that is missing here is shown all the same.
 PARTS = {
@@ -43,11 +44,13 @@ def pages() -> dict[str, str]:
 
 def page(engine: str, stem: str) -> str:
     """Everything that the book says about one draft class of one engine."""
-    book = load_toml(engine, f"{stem}.toml")
+    book = contract_table(engine, stem)
+    bases = [f"`rules/{engine}/{base}.toml`" for base in load_toml(engine, f"{stem}.toml").get("extends", [])]
+    files = ", which extends ".join([f"`rules/{engine}/{stem}.toml`", *([", ".join(bases)] if bases else [])])
     classes = ", ".join(f"`{name}`" for name in book.get("architectures", []))
     known = releases(engine)
     blocks = [
-        f"# {engine}/{stem}\n\nGenerated from `rules/{engine}/{stem}.toml`; the words are explained in "
+        f"# {engine}/{stem}\n\nGenerated from {files}; the words are explained in "
         f"[rules/README.md](../../../rules/README.md).\n",
         f"Draft class: {classes}. Algorithms: {', '.join(book.get('algorithms', []))}. "
         f"Engine: {load_toml(engine, 'engine.toml').get('name', engine)} {known[0]} to {known[-1]}.\n",

@@ -20,7 +20,10 @@ MOST_COPIES = 128
 def build_parameters(contract: Contract, config: DraftConfig) -> dict[str, Parameter]:
     """The parameters by name, in the order of the contract. A size that cannot be known is -1."""
     found = (p for entry in contract.params if _wanted(contract, entry, config) for p in _each(contract, entry, config))
-    return {p.name: p for p in found}
+    made: dict[str, Parameter] = {}
+    for parameter in found:
+        made.setdefault(parameter.name, parameter)
+    return made
 
 
 def _wanted(contract: Contract, entry: Table, config: DraftConfig) -> bool:

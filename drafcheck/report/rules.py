@@ -6,7 +6,8 @@ import inspect
 import re
 from collections.abc import Iterable
 
-from drafcheck.contract import contract_files, engines, load_toml, releases
+from drafcheck.contract import contract_files, engines, releases
+from drafcheck.contract_tables import contract_table
 from drafcheck.registry import Rule
 from drafcheck.report.style import Style
 from drafcheck.report.table import table
@@ -54,7 +55,7 @@ def contracts() -> str:
 def _revisions(engine: str) -> list[tuple[str, str, str, str]]:
     rows = []
     for stem in contract_files(engine):
-        book = load_toml(engine, f"{stem}.toml")
+        book = contract_table(engine, stem)
         head = (", ".join(book.get("architectures", [])), ", ".join(book.get("algorithms", [])))
         for revision in book.get("revision", []):
             rows.append((*head, revision.get("versions", "all"), revision.get("summary", "")))
