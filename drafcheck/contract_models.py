@@ -56,6 +56,7 @@ class EngineBook(_Table):
     default_algorithm: Word = ""
     algorithms: Words = []
     dtypes: Words = []
+    flags: dict[str, Word] = {}
     releases: list[Annotated[str, AfterValidator(_is_version)]] = []
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from drafcheck.contract import Engine, Table, load_toml
-from drafcheck.targets import draft_kind, draft_mode_name, registered
+from drafcheck.draftmode import draft_mode_name
+from drafcheck.targets import draft_kind, registered
 
 if TYPE_CHECKING:
     from drafcheck.config import DraftConfig
@@ -122,20 +123,22 @@ def misfit(s: Subject) -> tuple[str, str, Head] | None:
     """
     if s.config is None or s.selection is None:
         return None
-    name, kind = draft_class(s.engine, s.config, s.contract)
+    name, kind = draft_class(s.engine, s.config, s.contract, s.algorithm)
     head = head_in(s)
     if name is None or kind is None or head is None:
         return None
     return (name, kind, head) if head.kind in load_toml("heads.toml")["cannot_hold"].get(kind, []) else None
 
 
-def draft_class(engine: Engine, config: DraftConfig, contract: Contract | None) -> tuple[str | None, str | None]:
+def draft_class(
+    engine: Engine, config: DraftConfig, contract: Contract | None, algorithm: str
+) -> tuple[str | None, str | None]:
     """The draft class that this release builds from a config, by its written name, and the kind of head it is for."""
     if contract is not None:
         return contract.architecture, contract.kind
-    names = config.architectures
-    name = next((n for n in names if registered(engine, draft_mode_name(engine, n))), None)
-    return name, draft_kind(engine, draft_mode_name(engine, name)) if name is not None else None
+    looked_for = {name: draft_mode_name(engine, name, algorithm) for name in config.architectures}
+    name = next((n for n, found in looked_for.items() if registered(engine, found)), None)
+    return name, draft_kind(engine, looked_for[name]) if name is not None else None
 
 
 def class_for(engine: Engine, head: Head, names: Iterable[str]) -> str | None:

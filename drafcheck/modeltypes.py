@@ -46,6 +46,11 @@ def _listed(since: Table, name: str, least: str, most: str) -> bool | None:
     return False
 
 
+def converted(engine: Engine, config: DraftConfig) -> bool:
+    """Whether the engine turns a config of this form into another one before it looks at anything."""
+    return any(key in config.data for key in book(engine).get("converted", {}).get("markers", []))
+
+
 def nested_keys(engine: Engine, config: DraftConfig) -> list[str]:
     """The dimensions that stand only in a nested table that this engine does not read; empty for a flat config."""
     rules = book(engine).get("nested")

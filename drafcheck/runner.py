@@ -18,6 +18,7 @@ from drafcheck.checkpoint import BESIDE, CONFIG, Checkpoint, open_checkpoint, op
 from drafcheck.checks.internal import crashes
 from drafcheck.contract import Engine, contract_for, extended, load_toml
 from drafcheck.crash import describe
+from drafcheck.draftmode import usual_algorithm
 from drafcheck.errors import NothingToCheck, UsageError
 from drafcheck.finding import Finding
 from drafcheck.plan.admission import chosen_class, refused_early
@@ -284,6 +285,7 @@ def _address_of(target: str, checkpoint: Checkpoint) -> str:
 def _plan(seen: Examination, s: Subject, options: Options) -> None:
     s.selection = seen.attempt("selecting weight files", lambda: select_files(s.checkpoint, s.engine))
     if s.config is not None:
+        s.algorithm = options.algorithm or usual_algorithm(s.engine, s.config)
         _choose(seen, s, s.config)
     s.algorithm = options.algorithm or _algorithm(s)
     config, selection, contract = s.config, s.selection, s.contract
@@ -301,8 +303,12 @@ def _plan(seen: Examination, s: Subject, options: Options) -> None:
 
 def _choose(seen: Examination, s: Subject, config: DraftConfig) -> None:
     """The draft class that the engine builds, or why it builds none."""
-    s.refused = seen.attempt("reading the config as the engine does", lambda: refused_early(s.engine, config))
-    s.contract = seen.attempt("choosing a contract", lambda: contract_for(s.engine, chosen_class(s.engine, config)))
+    s.refused = seen.attempt(
+        "reading the config as the engine does", lambda: refused_early(s.engine, config, s.algorithm)
+    )
+    s.contract = seen.attempt(
+        "choosing a contract", lambda: contract_for(s.engine, chosen_class(s.engine, config, s.algorithm))
+    )
     if s.contract is not None:
         s.undescribed = s.contract.undescribed(config)
         s.contract = None if s.undescribed is not None else s.contract
@@ -312,7 +318,7 @@ def _algorithm(s: Subject) -> str:
     """The algorithm that the draft class is made for, else the engine's usual one."""
     if s.contract is not None and s.contract.algorithms:
         return s.contract.algorithms[0]
-    return str(load_toml(s.engine.name, "engine.toml").get("default_algorithm", ""))
+    return s.algorithm or str(load_toml(s.engine.name, "engine.toml").get("default_algorithm", ""))
 
 
 def _target(checkpoint: Checkpoint, config: DraftConfig | None, options: Options) -> tuple[str, Read] | None:

@@ -140,12 +140,6 @@ def is_known_class(architecture: str) -> bool:
     return any(architecture in _since(engine) for engine in engines())
 
 
-def draft_mode_name(engine: Engine, architecture: str) -> str:
-    """The class that draft mode looks for when a config names ``architecture``: some names are replaced."""
-    renamed = load_toml(engine.name, "registry.toml").get("rewrites", {}).get(architecture)
-    return renamed if renamed is not None and registered(engine, renamed) else architecture
-
-
 @of_the_book
 def _since(engine: str) -> dict[str, str]:
     since = load_toml(engine, "registry.toml").get("since", {})

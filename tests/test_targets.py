@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from drafcheck.contract import load_toml, resolve_engine
+from drafcheck.draftmode import draft_mode_name
 from drafcheck.targets import (
     TargetClass,
     draft_kind,
-    draft_mode_name,
     registered,
     registered_since,
     target_class,

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from drafcheck.contract import load_toml
+from drafcheck.draftmode import draft_mode_name, flag_text, one_of, refusal_text
 from drafcheck.fc import fc_of
 from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.heads import Head, class_for, draft_class, head_in, label_of, misfit
 from drafcheck.modeltypes import book, knows, nested_keys
+from drafcheck.plan.admission import looked_for, names_count
 from drafcheck.registry import Hit, rule
 from drafcheck.subject import Subject
 from drafcheck.targets import registered_since
@@ -38,10 +40,10 @@ def unknown_architecture(s: Subject) -> Iterator[Hit]:
     Name the class that fits the tensors. The tensor names must be those that this class reads.
     """
     assert s.config is not None
-    if s.contract is not None or nested_keys(s.engine, s.config) or not load_toml(s.engine.name, "registry.toml"):
+    if s.contract is not None or nested_keys(s.engine, s.config) or not names_count(s.engine, s.config, s.algorithm):
         return
     names = s.config.architectures
-    name, kind = draft_class(s.engine, s.config, None)
+    name, kind = draft_class(s.engine, s.config, None, s.algorithm)
     if not names:
         yield _nameless(s, s.config)
     elif name is None:
@@ -55,7 +57,7 @@ def unknown_architecture(s: Subject) -> Iterator[Hit]:
 
 
 def _nameless(s: Subject, config: DraftConfig) -> Hit:
-    refusal = load_toml(s.engine.name, "registry.toml")["refusals"]["absent"]
+    refusal = refusal_text(s.engine, "absent", "")
     what = (
         "architectures is no list of class names"
         if "architectures" in config.data
@@ -65,11 +67,13 @@ def _nameless(s: Subject, config: DraftConfig) -> Hit:
 
 
 def _unregistered(s: Subject, config: DraftConfig, name: str) -> Hit:
-    since = registered_since(s.engine, name)
-    refusal = load_toml(s.engine.name, "registry.toml")["refusals"]["unregistered"]
+    wanted = draft_mode_name(s.engine, name, s.algorithm)
+    since = registered_since(s.engine, wanted)
+    refusal = refusal_text(s.engine, "unregistered", looked_for(s.engine, name, s.algorithm))
     known = f" ({s.engine.name} has it since {since})" if since else ""
+    called = f", as which {s.algorithm} looks for {name}" if wanted != name else ""
     return Hit(
-        f"{s.engine} has no class {name}{known}{_but(s)}: {refusal}",
+        f"{s.engine} has no class {wanted}{called}{known}{_but(s)}: {refusal}",
         (config.at("architectures"),),
         help=f"use {s.engine.name} {since} or later" if since else _advice(s),
         confidence=Confidence.CERTAIN if s.engine.exact else Confidence.LIKELY,
@@ -100,14 +104,14 @@ def _advice(s: Subject) -> str | None:
         return f'set architectures to ["{fits}"], which {s.engine.name} has since {since}'
     if head is not None and head.kind == "model":
         whole = load_toml(s.engine.name, "registry.toml")["whole_models"]["algorithms"]
-        return f"serve a whole model with --speculative-algorithm {whole[0]}"
+        return f"serve a whole model with {flag_text(s.engine, 'algorithm', whole[0])}"
     return f"{s.engine.name} has no class for {head.label}" if head is not None else None
 
 
 def _meant_whole(s: Subject) -> bool:
     """Whether a whole model is meant as a draft: the algorithm says so, or none is named and the tensors are one."""
     if s.algorithm_given:
-        return s.algorithm.upper() in load_toml(s.engine.name, "registry.toml")["whole_models"]["algorithms"]
+        return one_of(s.algorithm, load_toml(s.engine.name, "registry.toml")["whole_models"]["algorithms"])
     head = _head(s)
     return head is not None and head.kind == "model"
 
@@ -129,7 +133,7 @@ def unknown_model_type(s: Subject) -> Iterator[Hit]:
     """
     assert s.config is not None
     rules = book(s.engine)
-    if not rules or nested_keys(s.engine, s.config):
+    if "refusals" not in rules or nested_keys(s.engine, s.config):
         return
     auto_config = s.config.text("auto_map", "AutoConfig")
     if auto_config is not None:
@@ -228,13 +232,13 @@ def generation_mismatch(s: Subject) -> Iterator[Hit]:
 
 
 def _other_algorithm(s: Subject, config: DraftConfig) -> Iterator[Hit]:
-    name, kind = draft_class(s.engine, config, s.contract)
+    name, kind = draft_class(s.engine, config, s.contract, s.algorithm)
     served = load_toml(s.engine.name, "registry.toml").get("algorithms", {}).get(kind, [])
-    if kind is not None and served and s.algorithm.upper() not in served:
+    if kind is not None and served and not one_of(s.algorithm, served):
         yield Hit(
-            f"{name} builds {label_of(kind)}, which --speculative-algorithm {s.algorithm} does not run",
+            f"{name} builds {label_of(kind)}, which {flag_text(s.engine, 'algorithm', s.algorithm)} does not run",
             (config.at("architectures"),),
-            help=f"serve it with --speculative-algorithm {served[0]}",
+            help=f"serve it with {flag_text(s.engine, 'algorithm', served[0])}",
         )
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from drafcheck.draftmode import flag_text
 from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.modelconfig import Read, context_length, draft_dtype, target_dtype, too_short, unknown_dtype
 from drafcheck.registry import Hit, rule
@@ -120,7 +121,7 @@ def _unlike(s: Subject, ours: Read, theirs: Read) -> Hit:
     # A healthy draft beside a target whose dtype goes unread: the launch has to mend that, not the draft.
     blame = theirs.key is not None
     wanted = theirs.value if blame else ours.value
-    launch = f"serve with --dtype {wanted}"
+    launch = f"serve with {flag_text(s.engine, 'dtype', str(wanted))}"
     return Hit(
         f"{s.engine} builds the draft in {ours.value}{_unsaid(config.data, ours)} and the target in {theirs.value}"
         f"{_unsaid(target.language, theirs)}: it dies at the first request",

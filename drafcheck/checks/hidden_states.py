@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from drafcheck.contract import load_toml
+from drafcheck.draftmode import flag_text, one_of
 from drafcheck.fc import Fc, at, fc_of, ids_key, layers, states, switch_key
 from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.heads import misfit
@@ -152,7 +153,7 @@ def _asks_in_vain(s: Subject) -> bool:
     """Whether the engine calls a method that the target class does not have."""
     capturing = capturing_algorithms(s.engine)
     target = s.target_class
-    return target is not None and not target.captures and s.algorithm.upper() in capturing
+    return target is not None and not target.captures and one_of(s.algorithm, capturing)
 
 
 def _why_places(s: Subject, w: WiringPlan) -> Iterator[Location]:
@@ -167,8 +168,8 @@ def _why_places(s: Subject, w: WiringPlan) -> Iterator[Location]:
 
 def _capture_help(s: Subject, w: WiringPlan) -> str:
     capturing = capturing_algorithms(s.engine)
-    if capturing and s.algorithm.upper() not in capturing:
-        return f"serve it with --speculative-algorithm {capturing[0]}"
+    if capturing and not one_of(s.algorithm, capturing):
+        return f"serve it with {flag_text(s.engine, 'algorithm', capturing[0])}"
     switch = switch_key(s)
     if w.why_not and switch and w.why_not.startswith(switch):
         return f"set {switch} to true: fc.weight is there, so the head was trained on captured states"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
+from drafcheck.draftmode import one_of
 from drafcheck.finding import Confidence, Severity
 from drafcheck.registry import Hit, rule
 from drafcheck.subject import Subject
@@ -50,7 +51,7 @@ def _obstacle(s: Subject, found: TargetClass) -> str | None:
     if not found.registered:
         since = found.registered_since
         return f"it has the class only since {since}" if since else "no known release has such a class"
-    if s.algorithm.upper() not in capturing_algorithms(s.engine):
+    if not one_of(s.algorithm, capturing_algorithms(s.engine)):
         return None
     if not found.captures:
         return f"the class hands over hidden states {_span(s, found)}"

@@ -90,7 +90,7 @@ class _Selector:
         self._ignored: list[tuple[str, str]] = []
 
     def select(self) -> Selection:
-        files = self._by_pattern()
+        files = self._consolidated() or self._by_pattern()
         unwanted = tuple(f for f in self._checkpoint.files if f not in files and not self._is_leftover(f))
         index, missing, refused = self._index(files), tuple[str, ...](), None
         if index is not None:
@@ -130,6 +130,15 @@ class _Selector:
                 self._ignored += ((f.name, f"the loader takes {winner} files when there are any") for f in files)
         return taken if taken and taken[0].is_safetensors else self._without_leftovers(taken)
 
+    def _consolidated(self) -> list[WeightFile]:
+        """The files in Mistral's form, which leave the others unread where the release looks for that form."""
+        files = self._checkpoint.files
+        taken = [f for f in files if self._is_mistral(f)]
+        if taken:
+            why = f"the loader takes {'*'.join(self._revision['mistral_format'])} alone when there is any"
+            self._ignored += ((f.name, why) for f in files if f not in taken)
+        return taken
+
     def _is_leftover(self, file: WeightFile) -> bool:
         endings = tuple(self._rules.get("not_weights", []))
         return bool(endings) and file.name.endswith(endings)
@@ -140,9 +149,14 @@ class _Selector:
 
     def _index(self, files: list[WeightFile]) -> Index | None:
         """The index that describes these files; the loader itself only looks at the one of safetensors."""
-        if not files:
+        if not files or self._is_mistral(files[0]):
             return None
         return self._checkpoint.index if files[0].is_safetensors else self._checkpoint.pickle_index
+
+    def _is_mistral(self, file: WeightFile) -> bool:
+        """Whether a file is in Mistral's form where that is looked for; the usual index does not apply to it."""
+        form = self._revision.get("mistral_format")
+        return form is not None and file.name.startswith(form[0]) and file.name.endswith(form[1])
 
     def _is_missing(self, name: str) -> bool:
         if self._checkpoint.place.is_file(name):

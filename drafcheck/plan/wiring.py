@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from drafcheck.contract import Table, in_force, load_toml
+from drafcheck.draftmode import flag_text, one_of
 from drafcheck.lookup import MISSING, raw
 from drafcheck.plan.model import WiringPlan
 from drafcheck.targets import capturing_algorithms
@@ -44,10 +45,10 @@ def plan_wiring(  # noqa: PLR0917 - the parts of a Subject, in its order
         return plan
     _read_ids(plan, config, reading)
     plan.depth = target.num_hidden_layers if target is not None else None
-    if algorithm.upper() in capturing_algorithms(engine):
+    if one_of(algorithm, capturing_algorithms(engine)):
         plan.why_not = next(_obstacles(plan, config, reading, target_class, engine), None)
     else:
-        plan.why_not = f"--speculative-algorithm {algorithm} asks for none"
+        plan.why_not = f"{flag_text(engine, 'algorithm', algorithm)} asks for none"
     if plan.why_not is not None:
         plan.captured = False
     elif target_class is not None and plan.bad_ids is None:

@@ -1,0 +1,65 @@
+"""What an engine makes of the class names in a draft's config: which algorithm is meant, which class is looked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from drafcheck.contract import Engine, Table, in_force, load_toml
+from drafcheck.targets import draft_kind, registered
+
+if TYPE_CHECKING:
+    from drafcheck.config import DraftConfig
+
+
+def usual_algorithm(engine: Engine, config: DraftConfig) -> str:
+    """The algorithm that a draft is served with when none is named: its draft class's, else the engine's usual one.
+
+    Only asked where the algorithm decides which class is looked for; elsewhere it is the engine's usual one.
+    """
+    usual = str(load_toml(engine.name, "engine.toml").get("default_algorithm", ""))
+    book = load_toml(engine.name, "registry.toml")
+    if "rewrite" not in book:
+        return usual
+    kinds = (draft_kind(engine, name) for name in config.architectures)
+    served = next((book["algorithms"][kind] for kind in kinds if kind in book["algorithms"]), [usual])
+    return str(served[0])
+
+
+def rewriting(engine: Engine, algorithm: str) -> Table | None:
+    """The rule by which this algorithm changes class names; None where the algorithm changes none by a rule."""
+    for rule in load_toml(engine.name, "registry.toml").get("rewrite", []):
+        if same_word(rule["algorithm"], algorithm) and engine.within(rule.get("versions", "")):
+            return dict(rule)
+    return None
+
+
+def draft_mode_name(engine: Engine, architecture: str, algorithm: str = "") -> str:
+    """The class that draft mode looks for when a config names ``architecture``: some names are replaced."""
+    rule = rewriting(engine, algorithm)
+    if rule is not None:
+        kept = architecture.startswith(tuple(rule["starts"])) or architecture.endswith(tuple(rule["ends"]))
+        return architecture if kept else str(rule["prefix"]) + architecture
+    renamed = load_toml(engine.name, "registry.toml").get("rewrites", {}).get(architecture)
+    return renamed if renamed is not None and registered(engine, renamed) else architecture
+
+
+def same_word(a: str, b: str) -> bool:
+    """Whether two names of an algorithm are the same, whatever their case."""
+    return a.lower() == b.lower()
+
+
+def one_of(word: str, words: list[str]) -> bool:
+    """Whether an algorithm is among those listed, whatever its case."""
+    return any(same_word(word, other) for other in words)
+
+
+def flag_text(engine: Engine, what: str, name: str) -> str:
+    """How a launch of this engine says it, such as ``--dtype bfloat16``; ``what`` is a key of ``[flags]``."""
+    template = load_toml(engine.name, "engine.toml").get("flags", {}).get(what, "--" + what + " {name}")
+    return str(template).replace("{name}", name)
+
+
+def refusal_text(engine: Engine, what: str, name: str) -> str:
+    """What the release says when it has no class ``name`` (``unregistered``), or gets no name (``absent``)."""
+    refusals = in_force(load_toml(engine.name, "registry.toml")["refusals"], engine) or {}
+    return str(refusals.get(what, "")).replace("{name}", name)
