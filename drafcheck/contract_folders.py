@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from drafcheck.contract import bounds, contract_files, engines, extended, load_toml, releases, rules_folder
-from drafcheck.contract_models import ContractBook, ContractPart, EngineBook
+from drafcheck.contract_models import ContractBook, ContractPart, EngineBook, ProducerBook
 from drafcheck.contract_tables import PARTS, contract_table
 from drafcheck.errors import UsageError
 from drafcheck.selection import suggestion
@@ -17,6 +17,7 @@ from drafcheck.settings_model import complaint
 from drafcheck.tomlpos import Route, line_of, parse, read_text, shown
 
 ENGINE_FILE = "engine.toml"
+PRODUCERS_FILE = "producers.toml"
 
 
 def checked(folders: Sequence[str | Path]) -> tuple[Path, ...]:
@@ -49,6 +50,8 @@ def _check_file(folder: Path, file: Path) -> None:
         _hold_against(EngineBook, file, text, table)
     elif file.parent.name == PARTS or "extends" in table:
         _hold_against(ContractPart, file, text, table)
+    elif file.name == PRODUCERS_FILE and file.parent == folder:
+        _hold_against(ProducerBook, file, text, table)
     elif "architectures" in table or not _built_in(file, folder):
         stray = _hold_against(ContractBook, file, text, table).stray()
         if stray is not None:

@@ -256,3 +256,73 @@ class ContractBook(ContractPart):
             if placeholder and placeholder[0] not in places:
                 return f"no [[expand]] says what {placeholder[0]} in {param.name!r} is", ("param", number, "name")
         return None
+
+
+Sure = Literal["certain", "likely", "guess"]
+Points = Annotated[int, Field(ge=1)]
+
+
+class Marks(_Table):
+    """What is asked of a checkpoint's files: all of it has to be there."""
+
+    keys: Words = []
+    is_: dict[str, str | int | float | bool] = Field(default={}, alias="is")
+    without: Words = []
+    architectures: Words = []
+    tensors: Words = []
+    no_tensors: Words = []
+    files: Words = []
+    metadata: list[str] = []
+    dtype: Word = ""
+    d2t: Literal["unsorted", ""] = ""
+
+
+class Clue(Marks):
+    """Marks that speak for a producer, or against it with points below zero."""
+
+    points: int
+
+
+class Norms(_Table):
+    """What the norm flags of a producer mean."""
+
+    before_residual: Literal["never", "stated", ""] = ""
+    output: Literal["head", "recurrence", ""] = ""
+
+
+class Means(_Entry):
+    """What the files of a producer mean."""
+
+    when: Marks = Marks()
+    export: Word = ""
+    ids: Literal["outputs", "inputs", ""] = ""
+    ids_confidence: Sure = "certain"
+    default: Words = []
+    default_confidence: Sure = "certain"
+    lost: Word = ""
+    norms: Norms = Norms()
+
+
+class Writer(_Entry):
+    """One producer: its marks, and what it means."""
+
+    name: Word
+    version: Word = ""
+    clue: Annotated[list[Clue], Field(min_length=1)]
+    means: list[Means] = []
+
+
+class Levels(_Table):
+    """The points that a name takes, and by how many it has to lead."""
+
+    certain: Points
+    likely: Points
+    guess: Points
+    lead: Points
+
+
+class ProducerBook(_Table):
+    """``producers.toml``."""
+
+    confidence: Levels
+    producer: Annotated[list[Writer], Field(min_length=1)]

@@ -27,6 +27,7 @@ from drafcheck.plan.load import plan_load
 from drafcheck.plan.quick import warm_up
 from drafcheck.plan.vocabulary import plan_vocabulary
 from drafcheck.plan.wiring import plan_wiring
+from drafcheck.producers import producer_of
 from drafcheck.registry import Hit, Rule
 from drafcheck.report.model import INTERNAL_ERROR, NOTHING_TO_CHECK, STALE, PassedOver, Report, summarise
 from drafcheck.selection import suggestion
@@ -232,6 +233,7 @@ def prepare(seen: Examination, options: Options) -> Subject | None:
     subject.algorithm_given = options.algorithm is not None
     _read_inputs(seen, subject, options)
     _plan(seen, subject, options)
+    seen.attempt("telling who made it", lambda: producer_of(subject))
     return subject
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from drafcheck.heads import Head
     from drafcheck.plan.files import Selection
     from drafcheck.plan.wanted import Wanted
+    from drafcheck.producers import Producer, Told
     from drafcheck.reference import Reference
     from drafcheck.suppress import Ignore
     from drafcheck.targets import TargetClass
@@ -51,10 +52,18 @@ class Subject:
     vocabulary: VocabularyPlan | None = None
     reference: Reference | None = None
     heads: tuple[Head | None] | None = None  # the kind of head, told once
+    told: Told | None = None  # who wrote the checkpoint, told once
     lost: list[tuple[Tensor, Wanted | None]] | None = None  # worked out once, by the first rule that asks
     crashed: dict[str, str] = field(default_factory=dict)
     unused: list[Ignore] = field(default_factory=list)  # known once all checkpoints of the call were checked
     expired: list[Ignore] = field(default_factory=list)
+
+    @property
+    def producer(self) -> Producer | None:
+        """Who wrote the checkpoint, told at the first use; None when the files do not say."""
+        from drafcheck.producers import producer_of
+
+        return producer_of(self).producer
 
     def has(self, need: str) -> bool:
         """Whether the part that a rule needs is there; ``need`` is a key of NEEDS."""

@@ -13,7 +13,7 @@ from drafcheck import contract_tables
 from drafcheck.cli import run
 from drafcheck.contract import contract_files, engines, extended, load_toml, rules_folder
 from drafcheck.contract_folders import checked
-from drafcheck.contract_models import ContractBook, ContractPart, EngineBook
+from drafcheck.contract_models import ContractBook, ContractPart, EngineBook, ProducerBook
 from drafcheck.contract_tables import contract_table
 from drafcheck.errors import UsageError
 
@@ -254,6 +254,7 @@ def test_the_built_in_book_fits_the_models() -> None:
             book = ContractBook.model_validate(contract_table(engine, stem))
             assert book.stray() is None
             assert book.architectures == load_toml(engine, "engine.toml")["classes"][stem], "the index says otherwise"
+    ProducerBook.model_validate(load_toml("producers.toml"))
     assert checked([rules_folder()]) == (rules_folder(),)
 
 

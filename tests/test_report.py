@@ -163,6 +163,7 @@ def test_json_is_valid_and_as_promised() -> None:
         "skipped",
         "suppressed",
         "settings",
+        "producer",
     ]
     assert made["findings"][0] == {
         "rule": "DC201",

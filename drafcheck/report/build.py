@@ -11,9 +11,11 @@ from drafcheck.report.model import (
     STALE,
     CheckpointReport,
     EngineInfo,
+    EvidenceInfo,
     Loaded,
     Outcome,
     Plan,
+    ProducerInfo,
     Refused,
     Skipped,
     Wiring,
@@ -41,6 +43,17 @@ def checkpoint_report(seen: Examination) -> CheckpointReport:
         skipped=tuple(Skipped(rule=code, why=why) for code, why in seen.skipped),
         suppressed=tuple(seen.suppressed),
         settings=settings.shown if settings is not None else None,
+        producer=_producer(subject) if subject else None,
+    )
+
+
+def _producer(subject: Subject) -> ProducerInfo | None:
+    told = subject.producer
+    if told is None:
+        return None
+    evidence = tuple(EvidenceInfo(what=e.what, location=e.place) for e in told.evidence)
+    return ProducerInfo(
+        name=told.name, version=told.version, export=told.export, confidence=told.confidence, evidence=evidence
     )
 
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from drafcheck.finding import Finding, Severity, Text
+from drafcheck.finding import Confidence, Finding, Location, Severity, Text
 
 SCHEMA: Literal["drafcheck-report-1"] = "drafcheck-report-1"
 INTERNAL_ERROR = "DC999"
@@ -98,6 +98,23 @@ class Wiring(_Model):
     fc_in: int | None = Field(default=None, description="width of fc's input, in elements")
 
 
+class EvidenceInfo(_Model):
+    """One thing that speaks for the producer, and where it stands."""
+
+    what: Text
+    location: Location | None = None
+
+
+class ProducerInfo(_Model):
+    """Who wrote the checkpoint, as far as the files tell."""
+
+    name: Text
+    version: Text | None = Field(description="as the files say; null when they do not")
+    export: Text | None = Field(description="which of its exporters")
+    confidence: Confidence
+    evidence: tuple[EvidenceInfo, ...]
+
+
 class Skipped(_Model):
     """A rule that did not run, and why."""
 
@@ -128,6 +145,7 @@ class CheckpointReport(_Model):
     skipped: tuple[Skipped, ...]
     suppressed: tuple[Suppressed, ...] = ()
     settings: Text | None = Field(default=None, description="the settings file in force")
+    producer: ProducerInfo | None = Field(default=None, description="null when the files do not tell")
 
     def count(self, severity: Severity) -> int:
         """How many findings have this severity."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from drafcheck.producers import producer_of
 from drafcheck.report.build import refusal
 from drafcheck.report.style import Style
 from drafcheck.report.table import table
 from drafcheck.report.text import plural, printable
 
 if TYPE_CHECKING:
+    from drafcheck.finding import Location
     from drafcheck.plan.model import LoadPlan, Parameter, VocabularyPlan, WiringPlan, Write
     from drafcheck.runner import Examination
     from drafcheck.subject import Subject
@@ -27,13 +29,14 @@ _DROPPED = {
 
 
 def render(seen: Examination, style: Style) -> str:
-    """The load, wiring and vocabulary plan of one checkpoint."""
+    """Who made one checkpoint, and its load, wiring and vocabulary plan."""
     subject = seen.subject
     title = style.bold(f"{printable(seen.path)} on {printable(str(seen.engine))}")
     if subject is None:
         return f"{title}\n  could not be read\n"
     blocks = [
         f"{title}{_contract(subject)}\n",
+        _section(style, "made by", _producer_lines(subject)),
         _section(style, "load", load_lines(subject)),
         _section(style, "wiring", _wiring_lines(subject.wiring)),
         _section(style, "vocabulary", _vocabulary_lines(subject.vocabulary)),
@@ -72,6 +75,22 @@ def _contract(subject: Subject) -> str:
     if subject.contract is None:
         return ""
     return printable(f" ({subject.contract.name}, {subject.contract.architecture}, {subject.algorithm})")
+
+
+def _producer_lines(subject: Subject) -> str:
+    """Who wrote the checkpoint, how sure that is, and what says so."""
+    told = producer_of(subject)
+    if told.producer is None:
+        near = f": it could be {' or '.join(told.candidates)}" if told.candidates else ""
+        return f"  the files do not say{printable(near)}\n"
+    rows = [(printable(e.what), _spot(e.place)) for e in told.producer.evidence]
+    return f"  {printable(str(told.producer))}: {told.producer.confidence.value}\n{table(rows, indent='    ')}"
+
+
+def _spot(place: Location | None) -> str:
+    if place is None or place.file is None:
+        return ""
+    return printable(place.file) + (f":{place.line}" if place.line is not None else "")
 
 
 def _section(style: Style, name: str, body: str) -> str:
