@@ -56,6 +56,7 @@ TWINS = {
     "DC403": "final-state-of-gpt-oss",
     "DC405": "top-level-names-the-default",
     "DC406": "ids-name-the-default",
+    "DC407": "input-norm-in-eagle-config",
     "DC409": "wider-target",
     "DC501": "renamed-in-draft-mode",
     "DC502": "healthy",

@@ -10,7 +10,15 @@ from drafts import Draft
 
 Edit = Callable[[Draft], None]
 
-FAMILIES = ("cases_files", "cases_names", "cases_vocabulary", "cases_wiring", "cases_config", "cases_settings")
+FAMILIES = (
+    "cases_files",
+    "cases_names",
+    "cases_vocabulary",
+    "cases_wiring",
+    "cases_norms",
+    "cases_config",
+    "cases_settings",
+)
 
 
 @dataclass(frozen=True)

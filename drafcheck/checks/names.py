@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from drafcheck.contract import Contract, load_toml
 from drafcheck.finding import Confidence, Location, Severity
+from drafcheck.normflags import idle, unswitched
 from drafcheck.plan.compare import first_release_that_takes
 from drafcheck.plan.model import LoadPlan, Parameter
 from drafcheck.plan.wanted import Wanted, wanted_names, writer_of
@@ -29,14 +30,18 @@ def plans(s: Subject) -> tuple[LoadPlan, Contract]:
 
 
 def lost(s: Subject) -> Lost:
-    """The tensors that reach no parameter, each with the spelling that would; surplus layers are DC203's."""
+    """The tensors that reach no parameter, each with the spelling that would.
+
+    Surplus layers are DC203's, norms that a flag would bring to a parameter DC407's.
+    """
     if s.lost is None:
-        s.lost = _lost(*plans(s))
+        switched = {t.name for group in unswitched(s) for t in group.tensors}
+        s.lost = _lost(*plans(s), switched)
     return s.lost
 
 
-def _lost(plan: LoadPlan, contract: Contract) -> Lost:
-    nameless = [t for t in plan.nameless if t.dtype[:1] not in "IU" and t.dtype != "BOOL"]
+def _lost(plan: LoadPlan, contract: Contract, switched: set[str]) -> Lost:
+    nameless = [t for t in plan.nameless if t.dtype[:1] not in "IU" and t.dtype != "BOOL" and t.name not in switched]
     nameless = [t for t in nameless if not is_quantised_part(t.name)]  # DC507's
     wanted = wanted_names(contract, plan, [t.name for t in nameless])
     surplus = surplus_layers(plan)
@@ -180,7 +185,7 @@ def unwritten_parameter(s: Subject) -> Iterator[Hit]:
     ## What it does
     Lists the parameters that this release builds from the config, that no tensor of the file reaches, and that are not
     taken from the target. Biases are DC204's, a head that the file does not have at all is DC309's, whole layers are
-    DC203's.
+    DC203's, norms that a flag switches on are DC407's.
 
     ## Why is this bad?
     It keeps its initial value: uninitialised memory or a random matrix (accept length 2.30 -> 1.05 without `fc`, 1.01
@@ -193,7 +198,8 @@ def unwritten_parameter(s: Subject) -> Iterator[Hit]:
     plan, _ = plans(s)
     absent = absent_layers(plan)
     unwritten = [plan.parameters[n] for n in plan.unwritten if layer_of(n) not in absent]
-    missing = [p for p in unwritten if _is_ours(p, plan)]
+    switched = {name for group in idle(s) for name in group.parameters}
+    missing = [p for p in unwritten if _is_ours(p, plan) and p.name not in switched]
     if s.wiring is not None and s.wiring.fc_applied is False:  # a head made for one state has no fc and needs none
         missing = [p for p in missing if p.name != "model.fc.weight"]
     missing.sort(key=lambda p: list(_STATE).index(p.initial))  # the worst first

@@ -1,0 +1,120 @@
+"""DC407 and DC408: the norms around fc, their flags, and who else speaks of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cases_norms import fc_norms, input_norm
+from drafts import Draft
+from helpers import codes, lint_draft, of
+
+from drafcheck.finding import Severity
+
+
+def unsaid(draft: Draft) -> None:
+    input_norm(draft)
+    fc_norms(draft)
+
+
+def test_each_flag_has_one_finding_and_nobody_else_speaks(tmp_path: Path) -> None:
+    found = lint_draft(tmp_path, unsaid, "0.5.17")
+    assert codes(found) == {"DC407"}
+    assert len(of(found, "DC407")) == 2
+
+
+@pytest.mark.parametrize(("version", "since"), [("0.4.5", True), ("0.5.11", True), ("0.5.12", False)])
+def test_a_release_too_old_for_fc_norm(version: str, since: bool, tmp_path: Path) -> None:
+    def edit(draft: Draft) -> None:
+        fc_norms(draft)
+        draft.set(fc_norm=True)
+
+    found = of(lint_draft(tmp_path, edit, version), "DC407")
+    assert [f.help for f in found] == (["serve with a release from 0.5.12 on, which applies it"] if since else [])
+
+
+def test_too_old_and_unsaid(tmp_path: Path) -> None:
+    [found] = of(lint_draft(tmp_path, input_norm, "0.5.11"), "DC407")
+    assert found.help == "serve with a release from 0.5.17 on, and set `norm_before_fc` to true in config.json"
+
+
+@pytest.mark.parametrize("prefix", ("", "model."))
+def test_under_any_prefix_that_the_loader_takes(prefix: str, tmp_path: Path) -> None:
+    def edit(draft: Draft) -> None:
+        input_norm(draft)
+        draft.rename(lambda name: prefix + name if name == "input_norm.weight" else name)
+
+    found = lint_draft(tmp_path, edit, "0.5.17")
+    assert codes(found) == {"DC407"}
+
+
+def test_behind_a_wrapper_the_flag_is_named_too(tmp_path: Path) -> None:
+    def edit(draft: Draft) -> None:
+        input_norm(draft)
+        draft.rename(lambda name: f"module.{name}")
+
+    found = lint_draft(tmp_path, edit, "0.5.17")
+    assert {"DC105", "DC407"} <= codes(found)
+    assert "DC101" not in codes(found)
+
+
+def test_an_unknown_norm_is_still_a_dropped_weight(tmp_path: Path) -> None:
+    found = lint_draft(tmp_path, lambda draft: fc_norms(draft, "enorm"), "0.5.17")
+    assert codes(found) == {"DC101"}
+
+
+def test_a_surplus_norm_is_still_a_dropped_weight(tmp_path: Path) -> None:
+    """The flag is set: one norm more than there are states."""
+
+    def edit(draft: Draft) -> None:
+        fc_norms(draft, *(f"fc_norm.{n}" for n in range(4)))
+        draft.set(fc_norm=True)
+
+    found = lint_draft(tmp_path, edit)
+    assert codes(found) == {"DC101"}
+
+
+@pytest.mark.parametrize("flag", ({"fc_norm": True}, {"use_aux_norm": 1}, {"eagle_config": {"norm_before_fc": True}}))
+def test_a_flag_without_tensors_is_a_note(flag: dict[str, object], tmp_path: Path) -> None:
+    found = lint_draft(tmp_path, lambda draft: draft.set(**flag), "0.5.17")
+    assert [f.severity for f in of(found, "DC407")] == [Severity.NOTE]
+    assert not of(found, "DC102")
+
+
+def test_some_of_the_norms_are_there(tmp_path: Path) -> None:
+    def edit(draft: Draft) -> None:
+        fc_norms(draft, "fc_norm.0", "fc_norm.1")
+        draft.set(fc_norm=True)
+
+    [found] = of(lint_draft(tmp_path, edit), "DC407")
+    assert "no tensor for 1 norm of" in found.message and "`model.fc_norm.2.weight`" in found.message
+
+
+def test_both_flags_with_the_tensors_of_one(tmp_path: Path) -> None:
+    """speculators calls them mutually exclusive; the engine applies one after the other."""
+
+    def edit(draft: Draft) -> None:
+        input_norm(draft)
+        draft.set(fc_norm=True, norm_before_fc=True)
+
+    found = of(lint_draft(tmp_path, edit, "0.5.17"), "DC407")
+    assert ["`fc_norm` is set" in f.message for f in found] == [True]
+
+
+@pytest.mark.parametrize("value", ("yes", [], {}, 1.5, None))
+def test_odd_values_are_taken_as_the_engine_takes_them(value: object, tmp_path: Path) -> None:
+    def edit(draft: Draft) -> None:
+        input_norm(draft)
+        draft.set(norm_before_fc=value, eagle_config=None)
+
+    found = lint_draft(tmp_path, edit, "0.5.17")
+    assert bool(of(found, "DC407")) is not bool(value)
+
+
+def test_another_kind_of_head_is_told_once(tmp_path: Path) -> None:
+    def edit(draft: Draft) -> None:
+        input_norm(draft)
+        draft.set(architectures=["LlamaForCausalLMEagle"])
+
+    found = lint_draft(tmp_path, edit, "0.5.17")
+    assert codes(found) == {"DC504"}
