@@ -23,6 +23,8 @@ class DraftConfig:
         """``document`` holds an object, or nothing (then every accessor gives None)."""
         self.document = document
         self.data: dict[str, Any] = document.data if isinstance(document.data, dict) else {}
+        self.target: TargetConfig | None = None
+        """The target that it drafts for, where one is known: some classes are built by its sizes too."""
 
     def at(self, *route: str | int) -> Location:
         """Where a key stands in the file; see ``Document.at``."""

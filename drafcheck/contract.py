@@ -230,7 +230,9 @@ class Contract(NamedTuple):
     Of several entries for one quantity, message or placeholder the first counts.
 
     ``read``: how each quantity is read from config.json; ``messages``: what it says when it refuses. ``flags``,
-    ``refuse``, ``params``, ``sharing``, ``expand``: all in force. ``names``, ``loaders``, ``mapping``: the first.
+    ``refuse``, ``params``, ``sharing``, ``expand``, ``skips``, ``unknown``: all in force. ``names``, ``loaders``,
+    ``mapping``: the first.
+    ``skips``: what the loader passes over for some configs; ``unknown``: what it says to names that lead nowhere.
     """
 
     name: str  # such as sglang/llama_eagle3
@@ -245,6 +247,8 @@ class Contract(NamedTuple):
     flags: tuple[Table, ...]
     refuse: tuple[Table, ...]
     names: Table
+    skips: tuple[Table, ...]
+    unknown: tuple[Table, ...]
     stacked: Table
     loaders: Table
     messages: Table
@@ -317,6 +321,8 @@ def _contract(name: str, architecture: str, book: Table, revision: Table, engine
         flags=every("flag"),
         refuse=every("refuse"),
         names=first("names"),
+        skips=every("skip"),
+        unknown=every("unknown"),
         stacked=book.get("stacked", {}),
         loaders=first("loaders"),
         messages=merged("messages"),

@@ -32,7 +32,7 @@ Words = list[Word]
 Range = Annotated[str, AfterValidator(_is_range)]
 Pair = Annotated[list[str], Field(min_length=2, max_length=2)]
 State = Literal["absent", "null", "not a table", "not a list", "not a flag", "not an integer", "not a float", ""]
-LoadKind = Literal["plain", "vocab", "qkv", "merged", "row"]
+LoadKind = Literal["plain", "vocab", "qkv", "merged", "row", "replicated", "bias"]
 
 
 class _Table(BaseModel):
@@ -105,6 +105,9 @@ class Flag(_Entry):
     any: Words = []
     first: Words = []
     null: Word = ""
+    falsy: Word = ""
+    differ: list[Pair] = []
+    same: Pair | None = None
     always: bool = False
     unless: Word = ""
 
@@ -141,6 +144,24 @@ class Names(_Entry):
     logs: bool = False
 
 
+class Skip(_Entry):
+    """A part of names that the loader passes over for some configs."""
+
+    part: Word
+    when: Word = ""
+    unless: Word = ""
+
+
+class Unknown(_Entry):
+    """What a loader of the modules ``under`` a name says to a name that leads nowhere."""
+
+    error: Word
+    under: str = ""
+    nested: Word = ""
+    ignored: Word = ""
+    modules: Words = []
+
+
 class Long(_Table):
     """What a sharded loader does with a side that is too long or too short."""
 
@@ -162,6 +183,7 @@ class Mapping(_Entry):
     attribute: Word
     semantics: Literal["offset", "absolute", "none"]
     required: Word = ""
+    parameter: Word = ""
 
 
 class Sharing(_Entry):
@@ -169,7 +191,9 @@ class Sharing(_Entry):
 
     parameter: Word
     when: Word = ""
+    unless: Word = ""
     unless_differ: Words = []
+    absent: Word = ""
 
 
 class Param(_Entry):
@@ -188,8 +212,8 @@ class Param(_Entry):
 
     @model_validator(mode="after")
     def _has_a_shape(self) -> Param:
-        if bool(self.shape) == bool(self.shards and self.in_):
-            raise ValueError("either `shape`, or `shards` and `in` are wanted")
+        if bool(self.shape) == bool(self.shards) or (self.in_ and not self.shards):
+            raise ValueError("either `shape`, or `shards` (and `in`, but for a bias) are wanted")
         return self
 
 
@@ -221,6 +245,8 @@ class ContractPart(_Table):
     flag: list[Flag] = []
     refuse: list[Refuse] = []
     names: list[Names] = []
+    skip: list[Skip] = []
+    unknown: list[Unknown] = []
     stacked: dict[str, Pair] = {}
     loaders: list[Loaders] = []
     messages: list[Texts] = []
@@ -244,7 +270,7 @@ class ContractBook(ContractPart):
         places = {"{" + key + "}" for entry in self.expand for key in entry}
         conditions: list[tuple[str, int, str, Any]] = [
             (section, number, key, getattr(entry, key, ""))
-            for section in ("flag", "refuse", "sharing", "param")
+            for section in ("flag", "refuse", "skip", "sharing", "param")
             for number, entry in enumerate(getattr(self, section))
             for key in ("when", "unless")
         ]

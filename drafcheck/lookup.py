@@ -2,19 +2,24 @@
 
 The little language of ``[[read]]``: ``"key.sub"`` is a config key, ``"key where model_type is x"`` one that counts for
 that model_type only, ``"len key"`` the length of a list, ``"= a * b // c"`` an expression over other quantities,
-a number is itself. ``param`` shapes are such expressions too.
+``"target vocab_size"`` a size of the target, where there is one, a number is itself. ``param`` shapes are such
+expressions too.
 """
 
 from __future__ import annotations
 
+import operator
 import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from drafcheck.config import DraftConfig
-    from drafcheck.contract import Contract
+    from drafcheck.contract import Contract, Table
 
 MISSING = object()
+OF_THE_TARGET = "target "
 _TERM = re.compile(r"\s*(\*|//|\+)\s*")
 
 
@@ -50,10 +55,20 @@ def _item(contract: Contract, item: int | str, config: DraftConfig) -> int | Non
     if item.startswith("len "):
         value = raw(config, item[4:])
         return len(value) if isinstance(value, (list, dict, str)) and value else None
+    if item.startswith(OF_THE_TARGET):
+        return _of_the_target(config, item[len(OF_THE_TARGET) :])
     key, _, model_type = item.partition(" where model_type is ")
     if model_type and config.data.get("model_type") != model_type:
         return None
     return _key(contract, key, config)
+
+
+def _of_the_target(config: DraftConfig, size: str) -> int | None:
+    target = config.target
+    if target is None:
+        return None
+    sizes = {"vocab_size": target.vocab_size, "hidden_size": target.hidden_size, "layers": target.num_hidden_layers}
+    return sizes[size]
 
 
 def _key(contract: Contract, key: str, config: DraftConfig) -> int | None:
@@ -68,11 +83,11 @@ def evaluate(contract: Contract, expression: str, config: DraftConfig) -> int | 
     """The value of ``2 * hidden_size`` and the like, left to right; None when a part has none."""
     first, *rest = _TERM.split(expression.strip())
     total = _operand(contract, first, config)
-    for operator, operand in zip(rest[::2], rest[1::2], strict=True):
+    for sign, operand in zip(rest[::2], rest[1::2], strict=True):
         value = _operand(contract, operand, config)
-        if total is None or value is None or (operator == "//" and value == 0):
+        if total is None or value is None or (sign == "//" and value == 0):
             return None
-        total = total * value if operator == "*" else total // value if operator == "//" else total + value
+        total = total * value if sign == "*" else total // value if sign == "//" else total + value
     return total
 
 
@@ -85,12 +100,43 @@ def flag(contract: Contract, name: str, config: DraftConfig) -> bool:
     entry = next((f for f in contract.flags if f["name"] == name), None)
     if entry is None or ("unless" in entry and flag(contract, entry["unless"], config)):
         return False
+    if "differ" in entry:
+        return any(_are(operator.ne, contract, pair, config) for pair in entry["differ"])
+    if "same" in entry:
+        return _are(operator.eq, contract, entry["same"], config)
+    return bool(entry.get("always")) or _stated(entry, config)
+
+
+def _stated(entry: Table, config: DraftConfig) -> bool:
+    """Whether a flag is set by what stands in the config alone."""
     if "null" in entry:
         return raw(config, entry["null"]) is None
+    if "falsy" in entry:
+        return not raw(config, entry["falsy"])  # MISSING is an object, and so true
     if "first" in entry:
         present = [raw(config, key) for key in entry["first"]]
         return bool(next((v for v in present if v is not MISSING), False))
-    return bool(entry.get("always")) or any(_truthy(raw(config, key)) for key in entry.get("any", []))
+    return any(_truthy(raw(config, key)) for key in entry.get("any", []))
+
+
+def _are(how: Callable[[int, int], bool], contract: Contract, pair: list[str], config: DraftConfig) -> bool:
+    one, other = (integer(contract, name, config) for name in pair)
+    return one is not None and other is not None and how(one, other)
+
+
+def in_question(contract: Contract, entry: Table, config: DraftConfig) -> bool:
+    """Whether an entry that holds ``when`` a flag is set, or ``unless`` one is, holds for this config."""
+    if "when" in entry and not flag(contract, entry["when"], config):
+        return False
+    return not ("unless" in entry and flag(contract, entry["unless"], config))
+
+
+def settled(contract: Contract, config: DraftConfig) -> Contract:
+    """The contract with the parts of names that the loader skips for this config among those that it always skips."""
+    parts = [entry["part"] for entry in contract.skips if in_question(contract, entry, config)]
+    if not parts:
+        return contract
+    return contract._replace(names={**contract.names, "drop": [*contract.names.get("drop", []), *parts]})
 
 
 def _truthy(value: object) -> bool:
@@ -100,7 +146,8 @@ def _truthy(value: object) -> bool:
 def keys_read(contract: Contract, config: DraftConfig) -> list[str]:
     """The config keys that must be integers (or absent, or null) for this release and this model_type."""
     items = [item for listed in contract.read.values() if isinstance(listed, list) for item in listed]
-    named = [i.partition(" where model_type is ") for i in items if isinstance(i, str) and i[:2] != "= "]
+    told = [i for i in items if isinstance(i, str) and not i.startswith(("= ", OF_THE_TARGET))]
+    named = [i.partition(" where model_type is ") for i in told]
     wanted = [
         key for key, _, only in named if not key.startswith("len ") and only in ("", config.data.get("model_type"))
     ]

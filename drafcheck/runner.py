@@ -21,6 +21,7 @@ from drafcheck.crash import describe
 from drafcheck.draftmode import usual_algorithm
 from drafcheck.errors import NothingToCheck, UsageError
 from drafcheck.finding import Finding
+from drafcheck.lookup import settled
 from drafcheck.plan.admission import chosen_class, refused_early
 from drafcheck.plan.files import select_files
 from drafcheck.plan.load import plan_load
@@ -287,6 +288,7 @@ def _address_of(target: str, checkpoint: Checkpoint) -> str:
 def _plan(seen: Examination, s: Subject, options: Options) -> None:
     s.selection = seen.attempt("selecting weight files", lambda: select_files(s.checkpoint, s.engine))
     if s.config is not None:
+        s.config.target = s.target
         s.algorithm = options.algorithm or usual_algorithm(s.engine, s.config)
         _choose(seen, s, s.config)
     s.algorithm = options.algorithm or _algorithm(s)
@@ -313,7 +315,7 @@ def _choose(seen: Examination, s: Subject, config: DraftConfig) -> None:
     )
     if s.contract is not None:
         s.undescribed = s.contract.undescribed(config)
-        s.contract = None if s.undescribed is not None else s.contract
+        s.contract = None if s.undescribed is not None else settled(s.contract, config)
 
 
 def _algorithm(s: Subject) -> str:

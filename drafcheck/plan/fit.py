@@ -35,6 +35,8 @@ def fit(contract: Contract, parameter: Parameter, shard: str | None, shape: Shap
     kind = parameter.load
     if kind == "plain":
         return _plain(contract, wanted, shape)
+    if kind in ("replicated", "bias"):
+        return _refuse(contract, kind, wanted, shape or (1,))
     if kind == "vocab":
         return _vocab(contract, wanted, shape)
     if shard is None and parameter.shards and shape and shape[0] < wanted[0]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from drafcheck.lookup import in_question
 from drafcheck.plan.fit import Fit, fit
-from drafcheck.plan.model import Drop, LoadPlan, Parameter, Partial, Refusal, Write
+from drafcheck.plan.model import Drop, LoadPlan, Partial, Refusal, Write
 from drafcheck.plan.names import Route, route
 from drafcheck.plan.parameters import build_parameters, refused_config
 from drafcheck.source import SourceError
@@ -44,24 +45,25 @@ def plan_load(
     if plan.refused and plan.refused.cause == "config-value":
         return plan
     plan.parameters = build_parameters(contract, config)
-    plan.fills_from_target = _shared(contract, config, plan.parameters)
+    plan.seen = list(selection.tensors)
+    plan.fills_from_target = _shared(contract, config, plan)
     if plan.refused is None:
         plan.refused = selection.refused
     state = _State(contract, plan, contract.flag("tied", config), read)
-    plan.seen = list(selection.tensors)
-    for tensor in selection.tensors:
+    for tensor in plan.seen:
         state.take(tensor)
     state.settle()
     return plan
 
 
-def _shared(contract: Contract, config: DraftConfig, parameters: dict[str, Parameter]) -> list[str]:
-    """The parameters that the engine takes from the target, whatever the file holds."""
+def _shared(contract: Contract, config: DraftConfig, plan: LoadPlan) -> list[str]:
+    """The parameters that the engine takes from the target: whatever the file holds, or when it holds none."""
     filled = []
     for entry in contract.sharing:
         differ = [contract.value(name, config) for name in entry.get("unless_differ", [])]
-        wanted = contract.flag(entry["when"], config) if "when" in entry else True
-        if wanted and len(set(differ)) <= 1 and entry["parameter"] in parameters:
+        own = "absent" in entry and any(entry["absent"] in tensor.name for tensor in plan.seen)
+        wanted = in_question(contract, entry, config) and not own
+        if wanted and len(set(differ)) <= 1 and entry["parameter"] in plan.parameters:
             filled.append(str(entry["parameter"]))
     return list(dict.fromkeys(filled))
 
@@ -90,23 +92,23 @@ class _State:
         if self.plan.refused is not None:
             self.plan.unread.append(tensor)
             return
+        if found.end == "mapping":
+            self.plan.mappings.append(tensor)
         if fitted is not None:
             self._write(tensor, found, fitted)
         elif found.end == "mapping":
             self._meet(tensor, ("", None))
-            self.plan.mappings.append(tensor)
         else:
             self.plan.dropped.append(self._drop(tensor, found))
 
     def _fit(self, tensor: Tensor, found: Route) -> Fit | None:
-        if found.end != "parameter":
+        if not found.parameter:
             return None
         return fit(self.contract, self.plan.parameters[found.parameter], found.shard, tensor.shape)
 
     def _refusal(self, tensor: Tensor, found: Route, fitted: Fit | None) -> Refusal | None:
         if found.end == "refused":
-            error = self.contract.names["unknown_stacked"].replace("{name}", found.looked_for)
-            return Refusal("load", error, "name", tensor, found.looked_for)
+            return Refusal("load", found.error, "name", tensor, found.looked_for)
         if fitted is None or fitted.error is None:
             return None
         return Refusal("load", fitted.error, "shape", tensor, found.parameter)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -29,6 +30,16 @@ class Parameter(NamedTuple):
     shards: Mapping[str, int] = MappingProxyType({})
     shard_formulas: Mapping[str, str] = MappingProxyType({})
     spare: bool = False  # built, but the forward pass never uses it
+
+
+class Parameters(dict[str, Parameter]):
+    """The parameters of a class by name."""
+
+    @cached_property
+    def modules(self) -> frozenset[str]:
+        """The names of everything that holds a parameter: ``model``, ``model.layers`` and so on."""
+        parts = [name.split(".")[:-1] for name in self]
+        return frozenset(".".join(part[: n + 1]) for part in parts for n in range(len(part)))
 
 
 class Write(NamedTuple):
@@ -85,7 +96,7 @@ class LoadPlan:
     """What the loader does with every tensor, and who fills every parameter."""
 
     contract: str
-    parameters: dict[str, Parameter] = field(default_factory=dict)
+    parameters: Parameters = field(default_factory=Parameters)
     writes: list[Write] = field(default_factory=list)
     dropped: list[Drop] = field(default_factory=list)
     unwritten: list[str] = field(default_factory=list)

@@ -5,31 +5,31 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from drafcheck.contract import Contract
+    from drafcheck.contract import Contract, Table
+    from drafcheck.plan.model import Parameters
 
 
 class Route(NamedTuple):
     """Where a name leads: to ``parameter`` (and ``shard``), to the mapping, or nowhere.
 
-    ``end``: ``parameter``, ``mapping``, ``design`` (skipped on purpose), ``unknown`` or ``refused``;
-    ``looked_for`` is the last parameter name that was tried.
+    ``end``: ``parameter``, ``mapping``, ``design`` (skipped on purpose), ``unknown`` or ``refused`` (with ``error``);
+    ``looked_for`` is the last parameter name that was tried. Where the mapping is a parameter too, both are there.
     """
 
     end: str
     parameter: str = ""
     shard: str | None = None
     looked_for: str = ""
+    error: str = ""
 
 
-def route(contract: Contract, name: str, parameters: Collection[str]) -> Route:
+def route(contract: Contract, name: str, parameters: Parameters) -> Route:
     """Follow ``name`` through renames, the mapping, skipped names, fused parameters and prefixes."""
     names = contract.names
     for old, new in names.get("rename", []):
         name = name.replace(old, new)
     if names.get("mapping") and names["mapping"] in name:
-        return Route("mapping")
+        return _mapped(contract, name, parameters)
     if any(part in name for part in names.get("drop", [])):
         return Route("design")
     fused, shard = _fused(contract, name)
@@ -37,8 +37,47 @@ def route(contract: Contract, name: str, parameters: Collection[str]) -> Route:
     hit = next((candidate for candidate in tried if candidate in parameters), None)
     if hit is not None:
         return Route("parameter", hit, shard, hit)
-    loud = shard is not None and "unknown_stacked" in names and not tried[-1].endswith(".bias")
-    return Route("refused" if loud else "unknown", looked_for=tried[-1])
+    if shard is not None and "unknown_stacked" in names and not tried[-1].endswith(".bias"):
+        return Route("refused", looked_for=tried[-1], error=names["unknown_stacked"].replace("{name}", tried[-1]))
+    return _nowhere(contract, tried[-1], parameters)
+
+
+def _mapped(contract: Contract, name: str, parameters: Parameters) -> Route:
+    """Where d2t goes: past the parameters, or into one of them under another name, without a prefix."""
+    parameter = contract.mapping.get("parameter")
+    if parameter is None:
+        return Route("mapping")
+    name = name.replace(contract.names["mapping"], parameter)
+    return Route("mapping", name, None, name) if name in parameters else _nowhere(contract, name, parameters)
+
+
+def _nowhere(contract: Contract, name: str, parameters: Parameters) -> Route:
+    """What becomes of a name without a parameter: dropped, or refused by the first loader that it comes to."""
+    entry = next((e for e in contract.unknown if name.startswith(e.get("under", ""))), None)
+    if entry is None:
+        return Route("unknown", looked_for=name)
+    under = entry.get("under", "")
+    place, nested = _how_far(entry, name, under, parameters)
+    below = place[len(under) :]  # as the loader of these modules sees it
+    if "ignored" in entry and below.endswith(entry["ignored"]):
+        return Route("unknown", looked_for=name)
+    error = str(entry["nested"] if nested and "nested" in entry else entry["error"])
+    error = error.replace("{name}", name[len(under) :]).replace("{place}", below)
+    return Route("refused", looked_for=name, error=error)
+
+
+def _how_far(entry: Table, name: str, under: str, parameters: Parameters) -> tuple[str, bool]:
+    """The beginning of ``name`` at which no module is left, and whether that is a parameter instead."""
+    empty = tuple("." + module for module in entry.get("modules", []))
+    end = name.find(".", len(under))
+    while end >= 0:
+        place = name[:end]
+        if place in parameters:
+            return place, True
+        if place not in parameters.modules and not place.endswith(empty):
+            return place, False
+        end = name.find(".", end + 1)
+    return name, False
 
 
 def _fused(contract: Contract, name: str) -> tuple[str, str | None]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from drafcheck.lookup import MISSING, evaluate, is_integer, keys_read, raw
-from drafcheck.plan.model import Parameter, Refusal
+from drafcheck.lookup import MISSING, evaluate, in_question, is_integer, keys_read, raw
+from drafcheck.plan.model import Parameter, Parameters, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -17,26 +17,21 @@ MOST_COPIES = 128
 """So many layers of one parameter are written out at most: a config may claim 10**9 of them."""
 
 
-def build_parameters(contract: Contract, config: DraftConfig) -> dict[str, Parameter]:
+def build_parameters(contract: Contract, config: DraftConfig) -> Parameters:
     """The parameters by name, in the order of the contract. A size that cannot be known is -1."""
-    found = (p for entry in contract.params if _wanted(contract, entry, config) for p in _each(contract, entry, config))
-    made: dict[str, Parameter] = {}
-    for parameter in found:
+    wanted = [entry for entry in contract.params if in_question(contract, entry, config)]
+    made = Parameters()
+    for parameter in (p for entry in wanted for p in _each(contract, entry, config)):
         made.setdefault(parameter.name, parameter)
     return made
 
 
-def _wanted(contract: Contract, entry: Table, config: DraftConfig) -> bool:
-    if "when" in entry and not contract.flag(entry["when"], config):
-        return False
-    return not ("unless" in entry and contract.flag(entry["unless"], config))
-
-
 def _each(contract: Contract, entry: Table, config: DraftConfig) -> Iterator[Parameter]:
     rows = {shard: evaluate(contract, text, config) for shard, text in entry.get("shards", {}).items()}
-    formula = (" + ".join(entry["shards"].values()), entry["in"]) if rows else tuple(entry["shape"])
+    columns = (entry["in"],) if "in" in entry else ()
+    formula = (" + ".join(entry["shards"].values()), *columns) if rows else tuple(entry["shape"])
     sizes = (
-        (_sum(rows.values()), evaluate(contract, entry["in"], config))
+        (_sum(rows.values()), *(evaluate(contract, text, config) for text in columns))
         if rows
         else tuple(evaluate(contract, text, config) for text in formula)
     )
