@@ -132,11 +132,14 @@ def in_question(contract: Contract, entry: Table, config: DraftConfig) -> bool:
 
 
 def settled(contract: Contract, config: DraftConfig) -> Contract:
-    """The contract with the parts of names that the loader skips for this config among those that it always skips."""
+    """The contract with the parts of names that the loader skips for this config in its ``names``."""
     parts = [entry["part"] for entry in contract.skips if in_question(contract, entry, config)]
-    if not parts:
-        return contract
-    return contract._replace(names={**contract.names, "drop": [*contract.names.get("drop", []), *parts]})
+    return contract._replace(names={**contract.names, "skips": parts}) if parts else contract
+
+
+def without_skips(contract: Contract) -> Contract:
+    """The contract as for a config for which the loader skips nothing that it does not always skip."""
+    return contract._replace(names={key: value for key, value in contract.names.items() if key != "skips"})
 
 
 def _truthy(value: object) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from drafcheck.contract import Engine, contract_for, releases
-from drafcheck.lookup import MISSING, raw
+from drafcheck.lookup import MISSING, raw, without_skips
 from drafcheck.plan.names import route
 
 if TYPE_CHECKING:
@@ -94,7 +94,8 @@ def _spelled(contract: Contract, name: str) -> set[str]:
 
 
 def _reaching(contract: Contract, tensors: list[Tensor], names: set[str]) -> tuple[Tensor, ...]:
-    """The tensors that reach one of ``names``, with or without a wrapper's prefix."""
+    """The tensors that reach one of ``names``, with or without a wrapper's prefix, were the flags all set."""
+    contract = without_skips(contract)
     return tuple(t for t in tensors if any(route(contract, end, names).end == "parameter" for end in _endings(t.name)))
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from drafcheck.plan.model import Parameters
+
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from drafcheck.contract import Contract, Table
-    from drafcheck.plan.model import Parameters
 
 
 class Route(NamedTuple):
@@ -23,14 +26,14 @@ class Route(NamedTuple):
     error: str = ""
 
 
-def route(contract: Contract, name: str, parameters: Parameters) -> Route:
+def route(contract: Contract, name: str, parameters: Collection[str]) -> Route:
     """Follow ``name`` through renames, the mapping, skipped names, fused parameters and prefixes."""
     names = contract.names
     for old, new in names.get("rename", []):
         name = name.replace(old, new)
     if names.get("mapping") and names["mapping"] in name:
         return _mapped(contract, name, parameters)
-    if any(part in name for part in names.get("drop", [])):
+    if any(part in name for part in (*names.get("drop", []), *names.get("skips", []))):
         return Route("design")
     fused, shard = _fused(contract, name)
     tried = _candidates(contract, fused)
@@ -42,7 +45,7 @@ def route(contract: Contract, name: str, parameters: Parameters) -> Route:
     return _nowhere(contract, tried[-1], parameters)
 
 
-def _mapped(contract: Contract, name: str, parameters: Parameters) -> Route:
+def _mapped(contract: Contract, name: str, parameters: Collection[str]) -> Route:
     """Where d2t goes: past the parameters, or into one of them under another name, without a prefix."""
     parameter = contract.mapping.get("parameter")
     if parameter is None:
@@ -51,7 +54,7 @@ def _mapped(contract: Contract, name: str, parameters: Parameters) -> Route:
     return Route("mapping", name, None, name) if name in parameters else _nowhere(contract, name, parameters)
 
 
-def _nowhere(contract: Contract, name: str, parameters: Parameters) -> Route:
+def _nowhere(contract: Contract, name: str, parameters: Collection[str]) -> Route:
     """What becomes of a name without a parameter: dropped, or refused by the first loader that it comes to."""
     entry = next((e for e in contract.unknown if name.startswith(e.get("under", ""))), None)
     if entry is None:
@@ -66,15 +69,16 @@ def _nowhere(contract: Contract, name: str, parameters: Parameters) -> Route:
     return Route("refused", looked_for=name, error=error)
 
 
-def _how_far(entry: Table, name: str, under: str, parameters: Parameters) -> tuple[str, bool]:
+def _how_far(entry: Table, name: str, under: str, parameters: Collection[str]) -> tuple[str, bool]:
     """The beginning of ``name`` at which no module is left, and whether that is a parameter instead."""
+    modules = parameters.modules if isinstance(parameters, Parameters) else frozenset()
     empty = tuple("." + module for module in entry.get("modules", []))
     end = name.find(".", len(under))
     while end >= 0:
         place = name[:end]
         if place in parameters:
             return place, True
-        if place not in parameters.modules and not place.endswith(empty):
+        if place not in modules and not place.endswith(empty):
             return place, False
         end = name.find(".", end + 1)
     return name, False
