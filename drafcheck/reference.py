@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from drafcheck.decode import LARGEST, DecodeError, decode
 from drafcheck.errors import NothingToCheck, UsageError
+from drafcheck.finding import Confidence
 from drafcheck.header import Header, read_header
-from drafcheck.pickle_machine import Machine, PickleError
-from drafcheck.pickle_records import TensorRecord
 from drafcheck.place import Place, locate
 from drafcheck.plan.vocabulary import HEAD, judge, kept_tokens, named, to_mask, to_targets
-from drafcheck.source import Source, SourceError, SourceStream
+from drafcheck.source import Source, SourceError
 from drafcheck.tensor import Tensor
-from drafcheck.torch_pickle import PICKLE_LIMIT, is_legacy, read_pickle
+from drafcheck.words import listed
+
+if TYPE_CHECKING:
+    from drafcheck.checkpoint import Checkpoint
 
 _NPY = b"\x93NUMPY"
 _NPY_LIMIT = 65536
+_NPY_NAMES = ("d2t.npy", "t2d.npy")
 _NPY_DTYPES = {"b1": "BOOL", "u1": "U8", "i1": "I8", "i2": "I16", "i4": "I32", "i8": "I64", "f4": "F32", "f8": "F64"}
 
 Read = Callable[[Tensor], bytes]
@@ -31,30 +33,36 @@ class Reference:
     """A mapping to compare with, which messages call ``name``. ``targets`` holds the target token of each draft id.
 
     ``t2d`` is one byte a target token (None: not there), ``head_rows`` the rows of its lm_head (None: no head).
+    ``ordered`` is False when only the set of tokens is known, from a t2d without d2t. ``certainty`` says how sure it is
+    that the values of d2t were understood. ``path`` is where it was read, as the user gave it.
     """
 
     name: str
     targets: list[int]
     t2d: bytes | None = None
     head_rows: int | None = None
+    ordered: bool = True
+    certainty: Confidence = Confidence.CERTAIN
+    path: str = ""
 
 
 def open_reference(path: str | Path) -> Reference:
     """Read a checkpoint folder, a weight file, or a mapping (.pt, .npy, .safetensors); a path or an address.
 
-    A ``.pt`` may hold a dict with d2t, as trainers write it, or a bare list or tensor of target tokens. A ``.npy`` is a
-    d2t or a t2d; one named d2t.npy is read with the t2d.npy beside it. Raises UsageError with one sentence.
+    A ``.pt`` may hold a dict with d2t, t2d or both, as trainers write it, or a bare list or tensor of target tokens (of
+    offsets, if values repeat; of flags, if it is boolean). A ``.npy`` is a d2t or a t2d; one named d2t.npy is read with
+    the t2d.npy beside it. Raises UsageError with one sentence.
     """
     try:
         place, name = _located(path)
         found = _from_folder(path, place) if name is None else _from_file(place, name)
-    except (DecodeError, SourceError, PickleError) as error:
+    except (DecodeError, SourceError) as error:
         raise UsageError(f"--reference {path}: {getattr(error, 'message', error)}") from error
     except NothingToCheck as error:
         raise UsageError(f"--reference {path}: no checkpoint and no mapping there") from error
     except OSError as error:
         raise UsageError(f"--reference {path}: {(error.strerror or 'cannot be read').lower()}") from error
-    return replace(found, name=str(path).rstrip("/").rpartition("/")[2] or str(path))
+    return replace(found, name=str(path).rstrip("/").rpartition("/")[2] or str(path), path=str(path))
 
 
 def _located(path: str | Path) -> tuple[Place, str | None]:
@@ -72,10 +80,11 @@ def _from_file(place: Place, name: str) -> Reference:
         return _from_torch(source)
     if not name.endswith(".safetensors"):
         raise DecodeError("not a mapping: known are a checkpoint, .safetensors, .pt, .pth, .bin and .npy")
-    return _from_tensors(_sound(read_header(source)), lambda t: source.read(t.start, t.stop))
+    return from_tensors(sound(read_header(source)), lambda t: source.read(t.start, t.stop))
 
 
-def _sound(header: Header) -> Sequence[Tensor]:
+def sound(header: Header) -> Sequence[Tensor]:
+    """The tensors of a header without a fault. Raises DecodeError with the first fault otherwise."""
     if header.problems:
         raise DecodeError(header.problems[0].message)
     return header.tensors
@@ -84,22 +93,34 @@ def _sound(header: Header) -> Sequence[Tensor]:
 def _from_folder(path: str | Path, place: Place) -> Reference:
     from drafcheck.checkpoint import open_folder
 
-    if place.is_file("d2t.npy"):
-        return _from_npy(place, "d2t.npy")
-    checkpoint = open_folder(str(path), place)
+    name = next((name for name in _NPY_NAMES if place.is_file(name)), None)
+    return _from_npy(place, name) if name is not None else mapping_in(open_folder(str(path), place))
+
+
+def mapping_in(checkpoint: Checkpoint) -> Reference:
+    """The mapping in a checkpoint, by the names that trainers use. Raises DecodeError, SourceError and UsageError."""
+    if len(checkpoint.files) == 1 and not checkpoint.files[0].is_safetensors:
+        return _from_torch(checkpoint.place.source(checkpoint.files[0].name))
     tensors = [tensor for file in checkpoint.files for tensor in file.header.tensors]
-    return _from_tensors(tensors, checkpoint.read)
+    holders = sorted({t.file for t in tensors if t.name.rpartition(".")[2] == "d2t"})
+    if len(holders) > 1:
+        raise DecodeError(f"several files hold a d2t, name one of them: {listed(holders)}")
+    return from_tensors(tensors, checkpoint.read)
 
 
-def _from_tensors(tensors: Sequence[Tensor], read: Read) -> Reference:
-    """The mapping in a checkpoint; without d2t its head must have full vocabulary, so each id is its own token."""
+def _from_torch(source: Source) -> Reference:
+    from drafcheck.reference_torch import read_torch  # most references are no pickles
+
+    return read_torch(source)
+
+
+def from_tensors(tensors: Sequence[Tensor], read: Read) -> Reference:
+    """The mapping among tensors; without d2t the head must have full vocabulary, so each id is its own token."""
     d2t, t2d, head = (named(tensors, name) for name in ("d2t", "t2d", HEAD))
     rows = head.shape[0] if head is not None and head.shape else None
     mask = to_mask(t2d, read(_small(t2d))) if t2d is not None else None
-    if d2t is None and mask is None and rows is not None:
-        return Reference("", list(range(min(rows, LARGEST))), None, rows)
     values = decode(d2t.dtype, read(_small(d2t))) if d2t is not None else None
-    return _reference(values, mask, rows)
+    return combine(values, mask, rows)
 
 
 def _small(tensor: Tensor) -> Tensor:
@@ -110,91 +131,36 @@ def _small(tensor: Tensor) -> Tensor:
     return tensor
 
 
-def _reference(values: list[int] | None, mask: bytes | None, rows: int | None = None) -> Reference:
-    if values:
-        meant, _ = judge(values, mask, len(mask) if mask else None)
+def combine(values: list[int] | None, mask: bytes | None, rows: int | None = None) -> Reference:
+    """What d2t, t2d and the rows of a head say together; each may be missing. Raises DecodeError when all are."""
+    kept = mask if mask and 1 in mask else None
+    if values and not (kept and _is_unfilled(values, kept)):
+        meant, certainty = judge(values, kept, len(kept) if kept else None)
         targets = values if meant == "absolute" else to_targets(values, "offset")
-    elif mask and 1 in mask:
-        targets = kept_tokens(mask)
-    else:
-        raise DecodeError("no d2t in it")
-    return Reference("", targets, mask, rows)
-
-
-# Mapping files of torch.
-
-
-def _from_torch(source: Source) -> Reference:
-    """A zip file of torch: a state dict, a dict of mappings, or a bare list or tensor of target tokens."""
-    import zipfile
-
-    if is_legacy(source):
-        return _from_tensors(_sound(read_pickle(source)), lambda t: source.read(t.start, t.stop))
-    try:
-        with zipfile.ZipFile(io.BufferedReader(SourceStream(source))) as archive:
-            return _from_archive(archive.read, archive.getinfo, archive.namelist())
-    except (zipfile.BadZipFile, KeyError, EOFError, NotImplementedError, RuntimeError) as error:
-        raise DecodeError("a broken zip archive") from error
-
-
-def _from_archive(read: Callable[[str], bytes], info: Callable[[str], Any], names: Sequence[str]) -> Reference:
-    pickle = next((name for name in names if name.rpartition("/")[2] == "data.pkl"), None)
-    if pickle is None:
-        raise DecodeError("a zip archive without data.pkl: not a file of torch.save")
-    folder = pickle[: -len("data.pkl")]
-
-    def values(record: object) -> list[int] | None:
-        return _values(record, lambda key: _member(read, info, f"{folder}data/{key}"))
-
-    content = Machine(io.BytesIO(_member(read, info, pickle)), pickle).run()
-    if not isinstance(content, dict):
-        return _token_map(values(content))
-    found = {name.rpartition(".")[2]: item for name, item in content.items()}
-    flags, head = values(found.get("t2d")), content.get(HEAD)
-    mask = bytes(flags) if flags and set(flags) <= {0, 1} else None
-    rows = head.shape[0] if isinstance(head, TensorRecord) and head.shape else None
-    mapping = values(found.get("d2t"))
-    if mapping is None and mask is None and rows is not None:
+        usual = ("offset", "identity")
+        return Reference("", targets, mask, rows, certainty=Confidence.CERTAIN if meant in usual else certainty)
+    if kept:
+        return Reference("", kept_tokens(kept), mask, rows, ordered=False)
+    if values is None and mask is None and rows is not None:
         return Reference("", list(range(min(rows, LARGEST))), None, rows)
-    return _reference(mapping, mask, rows)
+    raise DecodeError("no d2t in it")
 
 
-def _member(read: Callable[[str], bytes], info: Callable[[str], Any], name: str) -> bytes:
-    """A file of the archive; never more than a pickle or a vocabulary may need, packed or not."""
-    if info(name).file_size > max(PICKLE_LIMIT, 8 * LARGEST):
-        raise DecodeError(f"{name} is larger than any mapping")
-    return read(name)
-
-
-def _token_map(tokens: list[int] | None) -> Reference:
-    if not tokens:
-        raise DecodeError("neither a dict with d2t nor a list of target tokens")
-    return Reference("", tokens)
-
-
-def _values(record: object, storage: Callable[[str], bytes]) -> list[int] | None:
-    """The whole numbers in a list or a tensor of a pickle; None for anything else."""
-    if isinstance(record, list):
-        whole = all(isinstance(v, int) and not isinstance(v, bool) for v in record)
-        return list(record) if whole else None
-    if not isinstance(record, TensorRecord):
-        return None
-    if not record.contiguous or len(record.shape) != 1:
-        raise DecodeError(f"a tensor of shape {list(record.shape)} that is no plain row of values")
-    all_values = decode(record.dtype, storage(record.storage.key))
-    first = record.offset + record.storage.offset
-    return all_values[first : first + record.shape[0]]
+def _is_unfilled(values: list[int], mask: bytes) -> bool:
+    """Whether d2t is all zeros although its t2d keeps other tokens than the first ones: it was never filled."""
+    return not any(values) and not mask.count(1) == len(values) == mask[: len(values)].count(1)
 
 
 # Mapping files of numpy: a header that is a Python literal, then the values.
 
 
 def _from_npy(place: Place, name: str) -> Reference:
-    if name == "t2d.npy":
-        return _reference(None, bytes(_flags(_read_npy(place.source(name)))))
+    dtype, values = _read_npy(place.source(name))
+    if dtype == "BOOL" or name == "t2d.npy":
+        return combine(None, bytes(_flags(values)))
     paired = name == "d2t.npy" and place.is_file("t2d.npy")
-    mask = bytes(_flags(_read_npy(place.source("t2d.npy")))) if paired else None
-    return _reference(_read_npy(place.source(name)), mask)
+    mask = bytes(_flags(_read_npy(place.source("t2d.npy"))[1])) if paired else None
+    return combine(values, mask)
 
 
 def _flags(values: list[int]) -> list[int]:
@@ -203,8 +169,8 @@ def _flags(values: list[int]) -> list[int]:
     return values
 
 
-def _read_npy(source: Source) -> list[int]:
-    """The values of a one-dimensional .npy file. Raises DecodeError and SourceError."""
+def _read_npy(source: Source) -> tuple[str, list[int]]:
+    """The dtype and the values of a one-dimensional .npy file. Raises DecodeError and SourceError."""
     head = source.read(0, 12)
     if len(head) < 12 or not head.startswith(_NPY):
         raise DecodeError(f"{source.name} is no .npy file")
@@ -221,7 +187,7 @@ def _read_npy(source: Source) -> list[int]:
     values = decode(dtype, source.read(stop, source.size()))
     if len(values) != shape[0]:
         raise DecodeError(f"{source.name} is truncated: {len(values)} values of {shape[0]}")
-    return values
+    return dtype, values
 
 
 def _npy_facts(text: bytes, name: str) -> dict[str, object]:

@@ -235,6 +235,11 @@ def prepare(seen: Examination, options: Options) -> Subject | None:
     _read_inputs(seen, subject, options)
     _plan(seen, subject, options)
     seen.attempt("telling who made it", lambda: producer_of(subject))
+    if (reference := subject.reference) is not None:
+        from drafcheck.comparison import compare
+
+        work = partial(compare, checkpoint, subject.vocabulary, reference)
+        subject.comparison = seen.attempt("comparing with the reference", work)
     return subject
 
 

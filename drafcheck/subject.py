@@ -9,6 +9,7 @@ from drafcheck.plan.model import LoadPlan, Refusal, VocabularyPlan, WiringPlan
 
 if TYPE_CHECKING:
     from drafcheck.checkpoint import Checkpoint
+    from drafcheck.comparison import Comparison
     from drafcheck.config import DraftConfig, TargetConfig
     from drafcheck.contract import Contract, Engine
     from drafcheck.heads import Head
@@ -27,6 +28,7 @@ NEEDS = {
     "load": "a load plan",
     "target": "--target",
     "reference": "--reference",
+    "comparison": "a vocabulary mapping to compare",
 }
 """What a rule can need of a Subject, each with the words that say it is missing."""
 
@@ -51,6 +53,7 @@ class Subject:
     wiring: WiringPlan | None = None
     vocabulary: VocabularyPlan | None = None
     reference: Reference | None = None
+    comparison: Comparison | None = None  # of the mapping with that of the reference
     heads: tuple[Head | None] | None = None  # the kind of head, told once
     told: Told | None = None  # who wrote the checkpoint, told once
     lost: list[tuple[Tensor, Wanted | None]] | None = None  # worked out once, by the first rule that asks

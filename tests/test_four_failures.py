@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 from make_kimi import DRAFT_VOCAB, HIDDEN, TARGET_VOCAB, draft_config, draft_weights, target_config, write_pair
-from weights import Weights, mask, offsets, spread, write_safetensors
+from make_sisters import SHARED, sisters, write_sisters
+from weights import Weights
 
 from drafcheck import lint
 from drafcheck.finding import Finding, Severity
@@ -86,41 +87,64 @@ def test_2_fc_takes_one_state(tmp_path: Path) -> None:
     assert "21504" in found.message
 
 
-AGREE = 252
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_sisters(tmp_path_factory.mktemp("sisters"))
 
 
-def sister() -> list[int]:
-    """A choice of 32,000 tokens of which the first 252 draft ids, and no others, mean the same token."""
-    ours = spread(DRAFT_VOCAB, TARGET_VOCAB)
-    theirs = spread(DRAFT_VOCAB - AGREE, TARGET_VOCAB - AGREE - 1, salt=5)
-    kept = [*ours[:AGREE], *(token + AGREE + 1 for token in theirs)]
-    for place in range(AGREE, DRAFT_VOCAB):
-        if kept[place] == ours[place]:
-            kept[place], kept[place - 1] = kept[place - 1], kept[place]
-    return kept
+def test_3_sisters_are_what_they_are_said_to_be() -> None:
+    ours, theirs = sisters()
+    assert len(set(ours)) == len(set(theirs)) == len(ours) == len(theirs) == DRAFT_VOCAB
+    assert (ours, theirs) == (sorted(ours), sorted(theirs))
+    assert [i for i, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a == b] == list(range(252))
 
 
-def write_mapping(path: Path, kept: list[int]) -> Path:
-    tensors: Weights = {"d2t": offsets(kept), "t2d": mask(TARGET_VOCAB, kept)}
-    write_safetensors(path, tensors)
-    return path
-
-
-def test_3_mapping_of_a_sister_model(tmp_path: Path) -> None:
-    kept = sister()
-    assert sum(a == b for a, b in zip(kept, spread(DRAFT_VOCAB, TARGET_VOCAB), strict=True)) == AGREE
-    assert len(set(kept)) == DRAFT_VOCAB
-    reference = write_mapping(tmp_path / "mapping.safetensors", kept)
-    pair = write_pair(tmp_path / "draft", draft_weights())
-    found = single(findings(pair, "0.5.15", target_config(), reference=str(reference)))
+@pytest.mark.parametrize("reference", ("sister", "sister/model.safetensors", "mapping.safetensors", "d2t.npy", ""))
+def test_3_mapping_of_a_sister_model(pairs: Path, reference: str) -> None:
+    """Every number is exact, in the finding and in the JSON report."""
+    target = pairs / "draft" / "target_config.json"
+    made = lint(pairs / "draft", engine="sglang==0.5.15", target=target, reference=pairs / reference).checkpoints[0]
+    found = single([f for f in made.findings if f.severity is not Severity.NOTE])
     assert found.rule == "DC311"
     assert "252 of 32,000" in found.message
+    only = DRAFT_VOCAB - SHARED
+    assert f"shared {SHARED:,}, only here {only:,}, only there {only:,}" in found.message
+    assert f"{only:,} rows of 32,000 without a source" in str(found.help)
+    said = made.model_dump()["reference"]
+    ours, theirs = sisters()
+    first = [{"draft_id": i, "here": ours[i], "there": theirs[i]} for i in range(252, 262)]
+    assert list(said.pop("differences")) == first
+    assert said == {
+        "path": str(pairs / reference),
+        "draft_ids": DRAFT_VOCAB,
+        "reference_ids": DRAFT_VOCAB,
+        "agree": 252,
+        "shared": SHARED,
+        "only_here": only,
+        "only_there": only,
+        "permutation": False,
+        "orphan_rows": only,
+        "ordered": True,
+    }
 
 
-def test_3_same_mapping(tmp_path: Path) -> None:
-    reference = write_mapping(tmp_path / "mapping.safetensors", spread(DRAFT_VOCAB, TARGET_VOCAB))
-    pair = write_pair(tmp_path / "draft", draft_weights())
-    assert findings(pair, "0.5.15", target_config(), reference=str(reference)) == []
+def test_3_set_of_a_sister_model(pairs: Path) -> None:
+    """t2d alone keeps a set; the trainer orders by id, so the same positions agree, and the finding says so."""
+    (alone := pairs / "alone").mkdir()
+    (alone / "t2d.npy").write_bytes((pairs / "t2d.npy").read_bytes())
+    made = lint(pairs / "draft", engine="sglang==0.5.15", reference=alone).checkpoints[0]
+    [found] = [f for f in made.findings if f.rule == "DC311"]
+    assert "252 of 32,000" in found.message
+    assert "t2d alone" in found.message
+    assert made.reference is not None
+    assert (made.reference.agree, made.reference.shared, made.reference.ordered) == (252, SHARED, False)
+
+
+def test_3_same_mapping(pairs: Path) -> None:
+    made = lint(pairs / "sister", engine="sglang==0.5.15", reference=pairs / "mapping.safetensors").checkpoints[0]
+    assert [f for f in made.findings if f.severity is not Severity.NOTE] == []
+    assert made.reference is not None
+    assert (made.reference.agree, made.reference.permutation, made.reference.orphan_rows) == (DRAFT_VOCAB, False, 0)
 
 
 def headless(size: int | None) -> tuple[Weights, dict[str, object]]:

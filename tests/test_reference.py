@@ -106,6 +106,46 @@ def test_mask_alone(tmp_path: Path) -> None:
     assert open_reference(tmp_path / "m.safetensors").targets == KEPT
 
 
+def test_mask_alone_has_no_order(tmp_path: Path) -> None:
+    """A t2d beside a d2t that was never filled is all there is to go by."""
+    write_safetensors(tmp_path / "zeros.safetensors", {"d2t": zeros("I64", DRAFT_VOCAB), "t2d": MAPPING["t2d"]})
+    write_safetensors(tmp_path / "alone.safetensors", {"t2d": MAPPING["t2d"]})
+    write_safetensors(tmp_path / "both.safetensors", MAPPING)
+    write_safetensors(tmp_path / "first.safetensors", {"d2t": zeros("I64", 4), "t2d": mask(9, range(4))})
+    found = {name: open_reference(tmp_path / f"{name}.safetensors") for name in ("zeros", "alone", "both", "first")}
+    assert {name: one.ordered for name, one in found.items()} == {
+        "zeros": False,
+        "alone": False,
+        "both": True,
+        "first": True,
+    }
+    assert found["zeros"].targets == KEPT
+    assert found["first"].targets == [0, 1, 2, 3]
+
+
+def test_torch_bare_tensors(tmp_path: Path) -> None:
+    """A boolean one is a t2d; values that repeat are offsets, as no map reaches a token twice."""
+    flags = pickled_tensor("0", "BOOL", (VOCAB,), VOCAB)
+    saved(tmp_path / "t2d.pt", flags, {"0": MAPPING["t2d"].raw})
+    saved(tmp_path / "d2t.pt", pickled_tensor("0", "I64", (DRAFT_VOCAB,), DRAFT_VOCAB), {"0": MAPPING["d2t"].raw})
+    assert (open_reference(tmp_path / "t2d.pt").targets, open_reference(tmp_path / "t2d.pt").ordered) == (KEPT, False)
+    assert open_reference(tmp_path / "d2t.pt").targets == KEPT
+
+
+def test_torch_mask_alone(tmp_path: Path) -> None:
+    write_torch(tmp_path / "m.pt", {"t2d": MAPPING["t2d"]})
+    assert (open_reference(tmp_path / "m.pt").targets, open_reference(tmp_path / "m.pt").ordered) == (KEPT, False)
+
+
+def test_folder_of_one_torch_mapping(tmp_path: Path) -> None:
+    """SpecForge's cache folder, with one mapping in it; with two it is not known which one is meant."""
+    write_torch(tmp_path / "0123.pt", MAPPING)
+    assert open_reference(tmp_path).targets == KEPT
+    write_torch(tmp_path / "4567.pt", MAPPING)
+    with pytest.raises(UsageError, match=r"several files hold a d2t, name one of them: `0123.pt`, `4567.pt`"):
+        open_reference(tmp_path)
+
+
 def evil(path: Path) -> None:
     saved(path, b"cposix\nsystem\n" + text("touch pwned") + b"\x85R", {})
 

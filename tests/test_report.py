@@ -164,6 +164,7 @@ def test_json_is_valid_and_as_promised() -> None:
         "suppressed",
         "settings",
         "producer",
+        "reference",
     ]
     assert made["findings"][0] == {
         "rule": "DC201",

@@ -1,4 +1,4 @@
-"""DC303 to DC308 and DC311: which target token does each draft id become, and was that meant?"""
+"""DC303 to DC308: which target token does each draft id become, and was that meant?"""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 from drafcheck.checks.vocabulary import MASKS, at, help_without_d2t, parts, sure, whose
 from drafcheck.decode import is_float
-from drafcheck.finding import Confidence, Location, Severity
+from drafcheck.finding import Confidence, Severity
 from drafcheck.plan.model import VocabularyPlan
 from drafcheck.plan.vocabulary import count_kept, is_another, is_padding, is_reduced
 from drafcheck.registry import Hit, rule
-from drafcheck.words import count
 
 if TYPE_CHECKING:
     from drafcheck.subject import Subject
@@ -260,59 +259,4 @@ def d2t_dtype(s: Subject) -> Iterator[Hit]:
         f"d2t is stored as {tensor.dtype}, {outcome}{loss}",
         at(tensor),
         help="store d2t as I64, from the trainer's mapping" if loss or tensor.dtype in MASKS else "store d2t as I64",
-    )
-
-
-@rule("DC311", "mapping-differs", Severity.ERROR, needs=("reference",))
-def mapping_differs(s: Subject) -> Iterator[Hit]:
-    """The draft ids mean other tokens than in the reference.
-
-    ## What it does
-    Compares d2t with that of `--reference` (a checkpoint, or the trainer's mapping file): how many draft ids agree, how
-    many tokens both have, the first ten differences, and whether the rows of `lm_head` could be permuted to fit.
-
-    ## Why is this bad?
-    Weights that start from a head with another mapping look random in training (loss 18 to 20) although the parent
-    serves well; a head served with the mapping of another corpus falls from 2.30 to 1.08 (SGLang 0.5.15.post1).
-
-    ## Fix
-    Use the reference's d2t if `lm_head` is its, or permute the rows of `lm_head`, knowing how many have no source.
-    """
-    ours, theirs = own_tokens(s.vocabulary), s.reference.targets if s.reference else None
-    if ours is None or theirs is None or ours == theirs:
-        return
-    assert s.reference is not None
-    agree = sum(a == b for a, b in zip(ours, theirs, strict=False))
-    shared = len(set(ours) & set(theirs))
-    yield Hit(
-        f"{agree:,} of {len(ours):,} draft ids agree with {s.reference.name} ({len(theirs):,}); target tokens shared "
-        f"{shared:,}, only here {len(set(ours)) - shared:,}, only there {len(set(theirs)) - shared:,}; "
-        f"{_differences(ours, theirs)}",
-        at(s.vocabulary.d2t_tensor if s.vocabulary else None) or (Location(file=s.reference.name),),
-        help=_fit(ours, theirs),
-    )
-
-
-def own_tokens(v: VocabularyPlan | None) -> Sequence[int] | None:
-    """The token of each draft id as it was meant; a head of full vocabulary without d2t maps to itself."""
-    if v is None:
-        return None
-    if v.d2t_tensor is None and v.head_rows is not None:
-        return list(range(min(v.head_rows, v.vocab or v.head_rows)))
-    return v.raw if v.meant == "absolute" else v.targets
-
-
-def _differences(ours: Sequence[int], theirs: Sequence[int]) -> str:
-    pairs = ((i, a, b) for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b)
-    first = [f"{i}: {a}/{b}" for (i, a, b), _ in zip(pairs, range(10), strict=False)]
-    return f"first differences (draft id: here/there) {', '.join(first)}" if first else "the lengths differ"
-
-
-def _fit(ours: Sequence[int], theirs: Sequence[int]) -> str:
-    if len(ours) == len(theirs) and set(ours) == set(theirs):
-        return f"a permutation: all {len(ours):,} rows of lm_head can be put into the reference's order without loss"
-    orphans = len(set(theirs) - set(ours))
-    return (
-        f"lm_head can be permuted to the reference's order except for {count(orphans, 'row')} of {len(theirs):,} "
-        "without a source; use the reference's d2t instead if lm_head came from it"
     )

@@ -10,6 +10,8 @@ from drafcheck.report.model import (
     NOTHING_TO_CHECK,
     STALE,
     CheckpointReport,
+    Compared,
+    Difference,
     EngineInfo,
     EvidenceInfo,
     Loaded,
@@ -44,6 +46,7 @@ def checkpoint_report(seen: Examination) -> CheckpointReport:
         suppressed=tuple(seen.suppressed),
         settings=settings.shown if settings is not None else None,
         producer=_producer(subject) if subject else None,
+        reference=_compared(subject) if subject else None,
     )
 
 
@@ -110,3 +113,22 @@ def _refused(refused: Refusal) -> Refused:
 
 def _wiring(wiring: WiringPlan) -> Wiring:
     return Wiring(captured=wiring.captured, layer_outputs=wiring.layer_outputs, fc_in=wiring.fc_in)
+
+
+def _compared(subject: Subject) -> Compared | None:
+    found, reference = subject.comparison, subject.reference
+    if found is None or reference is None:
+        return None
+    return Compared(
+        path=reference.path,
+        draft_ids=found.size_here,
+        reference_ids=found.size_there,
+        agree=found.agree,
+        shared=found.shared,
+        only_here=found.only_here,
+        only_there=found.only_there,
+        permutation=found.permutation,
+        orphan_rows=found.orphan_rows,
+        ordered=found.ordered,
+        differences=tuple(Difference(draft_id=d.draft_id, here=d.here, there=d.there) for d in found.differences),
+    )

@@ -130,6 +130,30 @@ class Suppressed(_Model):
     reason: Text | None = Field(default=None, description="as the settings give it")
 
 
+class Difference(_Model):
+    """A draft id whose target token is another one in the reference."""
+
+    draft_id: int
+    here: int
+    there: int
+
+
+class Compared(_Model):
+    """The vocabulary mapping beside that of ``--reference``."""
+
+    path: Text = Field(description="the reference, as given")
+    draft_ids: int = Field(description="in the checkpoint")
+    reference_ids: int = Field(description="draft ids of the reference")
+    agree: int = Field(description="draft ids that mean the same target token")
+    shared: int = Field(description="target tokens that both have")
+    only_here: int = Field(description="target tokens that only the checkpoint has")
+    only_there: int = Field(description="target tokens that only the reference has")
+    permutation: bool = Field(description="the same target tokens in another order")
+    orphan_rows: int = Field(description="rows of a head in the reference's order that this head has no source for")
+    ordered: bool = Field(default=True, description="false: the reference is a t2d alone, taken in the order of ids")
+    differences: tuple[Difference, ...] = Field(default=(), description="the first ten")
+
+
 class CheckpointReport(_Model):
     """Everything said about one checkpoint. ``plan`` and ``wiring`` are null when they could not be worked out."""
 
@@ -146,6 +170,7 @@ class CheckpointReport(_Model):
     suppressed: tuple[Suppressed, ...] = ()
     settings: Text | None = Field(default=None, description="the settings file in force")
     producer: ProducerInfo | None = Field(default=None, description="null when the files do not tell")
+    reference: Compared | None = Field(default=None, description="null without --reference")
 
     def count(self, severity: Severity) -> int:
         """How many findings have this severity."""

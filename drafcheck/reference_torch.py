@@ -1,0 +1,81 @@
+"""Mappings in files of torch.save, read without running anything."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from drafcheck.decode import LARGEST, DecodeError, decode
+from drafcheck.pickle_machine import Machine, PickleError
+from drafcheck.pickle_records import TensorRecord
+from drafcheck.plan.vocabulary import HEAD, to_targets
+from drafcheck.reference import Reference, combine, from_tensors, sound
+from drafcheck.source import Source, SourceStream
+from drafcheck.torch_pickle import PICKLE_LIMIT, is_legacy, read_pickle
+
+
+def read_torch(source: Source) -> Reference:
+    """The mapping in a file of torch.save: a state dict, a dict of mappings, or a bare list or tensor.
+
+    Raises DecodeError and SourceError.
+    """
+    try:
+        if is_legacy(source):
+            return from_tensors(sound(read_pickle(source)), lambda t: source.read(t.start, t.stop))
+        with zipfile.ZipFile(io.BufferedReader(SourceStream(source))) as archive:
+            return _from_archive(archive.read, archive.getinfo, archive.namelist())
+    except PickleError as error:
+        raise DecodeError(error.message) from error
+    except (zipfile.BadZipFile, KeyError, EOFError, NotImplementedError, RuntimeError) as error:
+        raise DecodeError("a broken zip archive") from error
+
+
+def _from_archive(read: Callable[[str], bytes], info: Callable[[str], Any], names: Sequence[str]) -> Reference:
+    pickle = next((name for name in names if name.rpartition("/")[2] == "data.pkl"), None)
+    if pickle is None:
+        raise DecodeError("a zip archive without data.pkl: not a file of torch.save")
+    folder = pickle[: -len("data.pkl")]
+
+    def values(record: object) -> list[int] | None:
+        return _values(record, lambda key: _member(read, info, f"{folder}data/{key}"))
+
+    content = Machine(io.BytesIO(_member(read, info, pickle)), pickle).run()
+    if not isinstance(content, dict):
+        return _bare(content, values(content))
+    found = {str(name).rpartition(".")[2]: item for name, item in content.items()}
+    flags, head = values(found.get("t2d")), content.get(HEAD)
+    mask = bytes(flags) if flags and set(flags) <= {0, 1} else None
+    rows = head.shape[0] if isinstance(head, TensorRecord) and head.shape else None
+    return combine(values(found.get("d2t")), mask, rows)
+
+
+def _member(read: Callable[[str], bytes], info: Callable[[str], Any], name: str) -> bytes:
+    """A file of the archive; never more than a pickle or a vocabulary may need, packed or not."""
+    if info(name).file_size > max(PICKLE_LIMIT, 8 * LARGEST):
+        raise DecodeError(f"{name} is larger than any mapping")
+    return read(name)
+
+
+def _bare(content: object, values: list[int] | None) -> Reference:
+    """A list or tensor by itself: flags, or target tokens as engines take them, or offsets, if values repeat."""
+    if not values:
+        raise DecodeError("neither a dict with d2t nor a list of target tokens")
+    if isinstance(content, TensorRecord) and content.dtype == "BOOL":
+        return combine(None, bytes(values))
+    return Reference("", values if len(set(values)) == len(values) else to_targets(values, "offset"))
+
+
+def _values(record: object, storage: Callable[[str], bytes]) -> list[int] | None:
+    """The whole numbers in a list or a tensor of a pickle; None for anything else."""
+    if isinstance(record, list):
+        whole = all(isinstance(v, int) and not isinstance(v, bool) for v in record)
+        return list(record) if whole else None
+    if not isinstance(record, TensorRecord):
+        return None
+    if not record.contiguous or len(record.shape) != 1:
+        raise DecodeError(f"a tensor of shape {list(record.shape)} that is no plain row of values")
+    all_values = decode(record.dtype, storage(record.storage.key))
+    first = record.offset + record.storage.offset
+    return all_values[first : first + record.shape[0]]
