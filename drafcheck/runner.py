@@ -5,7 +5,6 @@ One way only; a step or a rule that crashes is noted as an internal error and ev
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,13 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from drafcheck import __version__
-from drafcheck.checkpoint import BESIDE, CONFIG, Checkpoint, open_checkpoint, open_target, read_target
+from drafcheck.checkpoint import open_checkpoint
 from drafcheck.checks.internal import crashes
 from drafcheck.contract import Engine, contract_for, extended, load_toml
 from drafcheck.crash import describe
 from drafcheck.draftmode import usual_algorithm
 from drafcheck.errors import NothingToCheck, UsageError
 from drafcheck.finding import Finding
+from drafcheck.inputs import read_inputs, refuse_unknown_words
 from drafcheck.lookup import settled
 from drafcheck.plan.admission import chosen_class, refused_early
 from drafcheck.plan.files import select_files
@@ -31,10 +31,8 @@ from drafcheck.plan.wiring import plan_wiring
 from drafcheck.producers import producer_of
 from drafcheck.registry import Hit, Rule
 from drafcheck.report.model import INTERNAL_ERROR, NOTHING_TO_CHECK, STALE, PassedOver, Report, summarise
-from drafcheck.selection import suggestion
 from drafcheck.session import Options, Session, Setup
 from drafcheck.subject import NEEDS, Subject
-from drafcheck.targets import target_class
 from drafcheck.words import listed
 
 if TYPE_CHECKING:
@@ -224,7 +222,7 @@ def prepare(seen: Examination, options: Options) -> Subject | None:
     None when the checkpoint could not even be opened for a fault of drafcheck's own, which ``seen`` then names.
     Raises UsageError and NothingToCheck.
     """
-    _refuse_unknown_words(seen.engine, options)
+    refuse_unknown_words(seen.engine, options)
     checkpoint = seen.attempt("reading the checkpoint", lambda: open_checkpoint(seen.path))
     if checkpoint is None:
         return None
@@ -232,7 +230,7 @@ def prepare(seen: Examination, options: Options) -> Subject | None:
         checkpoint.without_weights()
     subject = Subject(checkpoint, seen.engine, "", config=checkpoint.config, dtype=options.dtype, crashed=seen.crashed)
     subject.algorithm_given = options.algorithm is not None
-    _read_inputs(seen, subject, options)
+    read_inputs(seen, subject, options)
     _plan(seen, subject, options)
     seen.attempt("telling who made it", lambda: producer_of(subject))
     if (reference := subject.reference) is not None:
@@ -241,53 +239,6 @@ def prepare(seen: Examination, options: Options) -> Subject | None:
         work = partial(compare, checkpoint, subject.vocabulary, reference)
         subject.comparison = seen.attempt("comparing with the reference", work)
     return subject
-
-
-def _refuse_unknown_words(engine: Engine, options: Options) -> None:
-    """Raises UsageError for an algorithm or a dtype that the engine has in no release."""
-    facts = load_toml(engine.name, "engine.toml")
-    words = (("--algorithm", options.algorithm, "algorithms"), ("--dtype", options.dtype, "dtypes"))
-    for flag, word, kind in words:
-        known = facts.get(kind, [])
-        if word is not None and known and word.lower() not in (k.lower() for k in known):
-            raise UsageError(f"{engine.name} has no {flag[2:]} {word!r}{suggestion(word, known)}: {', '.join(known)}")
-
-
-def _read_inputs(seen: Examination, s: Subject, options: Options) -> None:
-    found = _target(s.checkpoint, s.config, options)
-    if found is not None:
-        seen.target, read = found
-        s.target = seen.attempt("reading the target's config", lambda: _told(seen.setup, read))
-        if s.target is not None:
-            s.target.document.file = _address_of(seen.target, s.checkpoint)
-    if options.reference is not None:
-        from drafcheck.reference import open_reference
-
-        given = options.reference
-        s.reference = seen.attempt("reading the reference", lambda: open_reference(given))
-    if s.target is not None:
-        target = s.target
-        s.target_class = seen.attempt("looking up the target class", lambda: target_class(s.engine, target))
-
-
-def _told(setup: Setup, read: Read) -> TargetConfig:
-    """The target's config. Raises UsageError, with file and line where it is the settings that name the target."""
-    try:
-        return read()
-    except UsageError as error:
-        if setup.settings is None or not setup.names_target:
-            raise
-        raise setup.settings.wrong(str(error), "target") from None
-
-
-def _address_of(target: str, checkpoint: Checkpoint) -> str:
-    """The config.json that a target's path stands for: findings point there, and not into the draft's folder.
-
-    As all places, relative to the checkpoint when it lies inside.
-    """
-    is_file = target.endswith(".json") or os.path.isfile(target)  # noqa: PTH113
-    address = target if is_file else f"{target.rstrip('/')}/config.json"
-    return address.removeprefix(checkpoint.place.address("").rstrip("/") + "/")
 
 
 def _plan(seen: Examination, s: Subject, options: Options) -> None:
@@ -328,25 +279,6 @@ def _algorithm(s: Subject) -> str:
     if s.contract is not None and s.contract.algorithms:
         return s.contract.algorithms[0]
     return s.algorithm or str(load_toml(s.engine.name, "engine.toml").get("default_algorithm", ""))
-
-
-def _target(checkpoint: Checkpoint, config: DraftConfig | None, options: Options) -> tuple[str, Read] | None:
-    """What to call the target and how to read its config.
-
-    It is ``--target``, else a folder that the draft's config names, else target_config.json beside it.
-    """
-    if options.target is not None:
-        given = options.target
-        return str(given), lambda: open_target(given)
-    place = checkpoint.place
-    for key in load_toml("discovery.toml")["target_keys"]:
-        named = config.text(*key.split(".")) if config is not None else None
-        if named and place.complete and place.is_file(f"{named}/{CONFIG}"):
-            found = place.address(named)
-            return found, partial(open_target, found)
-    if place.holds(BESIDE):  # one that cannot be read is said to be, not passed over
-        return place.address(BESIDE), lambda: read_target(place, BESIDE)
-    return None
 
 
 def _run(rule: Rule, seen: Examination) -> None:

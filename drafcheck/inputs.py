@@ -1,0 +1,89 @@
+"""What a checkpoint is checked against: its target, and whatever else the options name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from drafcheck.checkpoint import BESIDE, CONFIG, Checkpoint, open_target, read_target
+from drafcheck.contract import Engine, load_toml
+from drafcheck.errors import UsageError
+from drafcheck.selection import suggestion
+from drafcheck.session import Options, Setup
+from drafcheck.subject import Subject
+from drafcheck.targets import target_class
+
+if TYPE_CHECKING:
+    from drafcheck.config import DraftConfig, TargetConfig
+    from drafcheck.runner import Examination
+
+Read = Callable[[], "TargetConfig"]
+
+
+def refuse_unknown_words(engine: Engine, options: Options) -> None:
+    """Raises UsageError for an algorithm or a dtype that the engine has in no release."""
+    facts = load_toml(engine.name, "engine.toml")
+    words = (("--algorithm", options.algorithm, "algorithms"), ("--dtype", options.dtype, "dtypes"))
+    for flag, word, kind in words:
+        known = facts.get(kind, [])
+        if word is not None and known and word.lower() not in (k.lower() for k in known):
+            raise UsageError(f"{engine.name} has no {flag[2:]} {word!r}{suggestion(word, known)}: {', '.join(known)}")
+
+
+def read_inputs(seen: Examination, s: Subject, options: Options) -> None:
+    """Read the target and the reference into ``s``. Raises UsageError for one that cannot be read."""
+    found = _target(s.checkpoint, s.config, options)
+    if found is not None:
+        seen.target, read = found
+        s.target = seen.attempt("reading the target's config", lambda: _told(seen.setup, read))
+        if s.target is not None:
+            s.target.document.file = _address_of(seen.target, s.checkpoint)
+    if options.reference is not None:
+        from drafcheck.reference import open_reference
+
+        given = options.reference
+        s.reference = seen.attempt("reading the reference", lambda: open_reference(given))
+    if s.target is not None:
+        target = s.target
+        s.target_class = seen.attempt("looking up the target class", lambda: target_class(s.engine, target))
+
+
+def _told(setup: Setup, read: Read) -> TargetConfig:
+    """The target's config. Raises UsageError, with file and line where it is the settings that name the target."""
+    try:
+        return read()
+    except UsageError as error:
+        if setup.settings is None or not setup.names_target:
+            raise
+        raise setup.settings.wrong(str(error), "target") from None
+
+
+def _address_of(target: str, checkpoint: Checkpoint) -> str:
+    """The config.json that a target's path stands for: findings point there, and not into the draft's folder.
+
+    As all places, relative to the checkpoint when it lies inside.
+    """
+    is_file = target.endswith(".json") or os.path.isfile(target)  # noqa: PTH113
+    address = target if is_file else f"{target.rstrip('/')}/config.json"
+    return address.removeprefix(checkpoint.place.address("").rstrip("/") + "/")
+
+
+def _target(checkpoint: Checkpoint, config: DraftConfig | None, options: Options) -> tuple[str, Read] | None:
+    """What to call the target and how to read its config.
+
+    It is ``--target``, else a folder that the draft's config names, else target_config.json beside it.
+    """
+    if options.target is not None:
+        given = options.target
+        return str(given), lambda: open_target(given)
+    place = checkpoint.place
+    for key in load_toml("discovery.toml")["target_keys"]:
+        named = config.text(*key.split(".")) if config is not None else None
+        if named and place.complete and place.is_file(f"{named}/{CONFIG}"):
+            found = place.address(named)
+            return found, partial(open_target, found)
+    if place.holds(BESIDE):  # one that cannot be read is said to be, not passed over
+        return place.address(BESIDE), lambda: read_target(place, BESIDE)
+    return None
