@@ -230,8 +230,8 @@ class Contract(NamedTuple):
     Of several entries for one quantity, message or placeholder the first counts.
 
     ``read``: how each quantity is read from config.json; ``messages``: what it says when it refuses. ``flags``,
-    ``refuse``, ``params``, ``sharing``, ``expand``, ``skips``, ``unknown``: all in force. ``names``, ``loaders``,
-    ``mapping``: the first.
+    ``refuse``, ``params``, ``sharing``, ``expand``, ``computed``, ``skips``, ``unknown``: all in force. ``names``,
+    ``loaders``, ``mapping``: the first.
     ``skips``: what the loader passes over for some configs; ``unknown``: what it says to names that lead nowhere.
     """
 
@@ -256,6 +256,7 @@ class Contract(NamedTuple):
     sharing: tuple[Table, ...]
     params: tuple[Table, ...]
     expand: Table
+    computed: tuple[Table, ...] = ()  # keys that change what is computed and not what is loaded
 
     def undescribed(self, config: DraftConfig) -> str | None:
         """The config key for which the book has no contract yet; None when the class is built as described."""
@@ -330,6 +331,7 @@ def _contract(name: str, architecture: str, book: Table, revision: Table, engine
         sharing=every("sharing"),
         params=every("param"),
         expand={key: value for entry in reversed(every("expand")) for key, value in _placeholders(entry).items()},
+        computed=every("computed"),
     )
 
 

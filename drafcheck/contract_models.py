@@ -217,6 +217,26 @@ class Param(_Entry):
         return self
 
 
+class Computed(_Entry):
+    """A key that changes what is computed and leaves no trace in the tensors."""
+
+    key: Word
+    always: bool | None = None
+    reads: str = ""
+    yes: Word
+    no: Word
+    about: str = ""
+    others: dict[str, Word] = {}
+    harmless: bool = False
+    read_by: str = ""
+
+    @model_validator(mode="after")
+    def _says_what(self) -> Computed:
+        if (self.always is None) is not bool(self.reads):
+            raise ValueError("either `always` or `reads` is wanted")
+        return self
+
+
 class Values(_Table):
     """Keys for which null is as good as absent, and sizes that may be zero."""
 
@@ -254,6 +274,7 @@ class ContractPart(_Table):
     sharing: list[Sharing] = []
     param: list[Param] = []
     expand: list[Texts] = []
+    computed: list[Computed] = []
 
 
 class ContractBook(ContractPart):

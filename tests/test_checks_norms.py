@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cases_norms import fc_norms, input_norm
+from cases_norms import fc_norms, input_norm, specforge
 from drafts import Draft
 from helpers import codes, lint_draft, of
 
-from drafcheck.finding import Severity
+from drafcheck.finding import Confidence, Severity
 
 
 def unsaid(draft: Draft) -> None:
@@ -118,3 +118,56 @@ def test_another_kind_of_head_is_told_once(tmp_path: Path) -> None:
 
     found = lint_draft(tmp_path, edit, "0.5.17")
     assert codes(found) == {"DC504"}
+
+
+def test_a_flattened_config_of_speculators_is_certain(tmp_path: Path) -> None:
+    def edit(draft: Draft) -> None:
+        draft.set(norm_before_residual=True, speculators_version="0.9.0", speculators_model_type="eagle3")
+        draft.set(speculators_config={})
+
+    [found] = of(lint_draft(tmp_path, edit), "DC408")
+    assert (found.severity, found.confidence) == (Severity.WARNING, Confidence.CERTAIN)
+    assert found.help is not None and found.help.startswith("serve with vLLM")
+
+
+def test_an_exporter_that_writes_true_and_never_trains_so(tmp_path: Path) -> None:
+    """ModelOpt's convert_to_vllm_ckpt writes norm_before_residual true into every config."""
+
+    def edit(draft: Draft) -> None:
+        draft.set(norm_before_residual=True, speculators_version="0.1.0.dev14", speculators_model_type="eagle3")
+        draft.drop("t2d")
+
+    assert not of(lint_draft(tmp_path, edit), "DC408")
+
+
+def test_without_a_producer_it_is_likely(tmp_path: Path) -> None:
+    [found] = of(lint_draft(tmp_path, lambda draft: draft.set(norm_before_residual=True)), "DC408")
+    assert found.confidence is Confidence.LIKELY
+
+
+@pytest.mark.parametrize("value", (False, None, "true", 1, []))
+def test_what_asks_for_nothing(value: object, tmp_path: Path) -> None:
+    assert not of(lint_draft(tmp_path, lambda draft: draft.set(norm_before_residual=value)), "DC408")
+
+
+@pytest.mark.parametrize(("value", "version", "said"), [(True, "0.5.12", 1), (False, "0.5.12", 1), (True, "0.5.11", 0)])
+def test_norm_output_of_specforge(value: bool, version: str, said: int, tmp_path: Path) -> None:
+    """Before 0.5.12 the engine computes what SpecForge trains, whatever the key says."""
+
+    def edit(draft: Draft) -> None:
+        specforge(draft)
+        draft.set(norm_output=value, torch_dtype="bfloat16")
+
+    found = of(lint_draft(tmp_path, edit, version), "DC408")
+    assert len(found) == said
+    assert all(f.severity is Severity.NOTE and f.confidence is Confidence.LIKELY for f in found)
+
+
+@pytest.mark.parametrize("key", ("use_last_layernorm", "use_input_layernorm_in_first_layer"))
+@pytest.mark.parametrize("version", ("0.4.5", "0.5.23"))
+def test_modelopts_defaults_are_what_is_computed(key: str, version: str, tmp_path: Path) -> None:
+    asked = {False: 1, True: 0}
+    for value, said in asked.items():
+        folder = tmp_path / str(value)
+        found = lint_draft(folder, lambda draft, value=value: draft.set(eagle_config={key: value}), version)
+        assert len(of(found, "DC408")) == said

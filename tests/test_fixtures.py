@@ -57,6 +57,7 @@ TWINS = {
     "DC405": "top-level-names-the-default",
     "DC406": "ids-name-the-default",
     "DC407": "input-norm-in-eagle-config",
+    "DC408": "residual-as-computed",
     "DC409": "wider-target",
     "DC501": "renamed-in-draft-mode",
     "DC502": "healthy",

@@ -1,4 +1,4 @@
-"""DC407 and DC408: norms around fc, and the keys that switch them on."""
+"""DC407 and DC408: norms around fc, the keys that switch them on, and keys that leave no trace in the tensors."""
 
 from __future__ import annotations
 
@@ -71,3 +71,45 @@ def flag_alone(draft: Draft) -> None:
 def fc_norm(draft: Draft) -> None:
     fc_norms(draft)
     draft.set(fc_norm=True)
+
+
+@case("DC408/residual-before-the-norm")
+def residual(draft: Draft) -> None:
+    """Flattened from a speculators config."""
+    draft.set(norm_before_residual=True)
+
+
+@case("good/residual-as-computed")
+def residual_as_computed(draft: Draft) -> None:
+    draft.set(norm_before_residual=False, norm_output=False)
+
+
+@case("good/norm-output")
+def norm_output(draft: Draft) -> None:
+    """Measured: 2.32 against 2.30 on a drafter that was trained without."""
+    draft.set(norm_output=True)
+
+
+@case("DC408/norm-output-of-specforge")
+def norm_output_of_specforge(draft: Draft) -> None:
+    """What its exporter leaves: both spellings of the rope, the new one of dtype, the version of transformers."""
+    specforge(draft)
+    draft.set(norm_output=True)
+
+
+def specforge(draft: Draft) -> None:
+    """The keys that tell its exporter."""
+    draft.config.pop("torch_dtype")
+    theta = draft.config["rope_theta"]
+    draft.set(dtype="bfloat16", transformers_version="5.19.0")
+    draft.set(rope_parameters={"rope_theta": theta, "rope_type": "default"})
+
+
+@case("DC408/norm-output-0.5.11", "0.5.11")
+def norm_output_early(draft: Draft) -> None:
+    draft.set(norm_output=True)
+
+
+@case("DC408/embedding-as-it-is", "0.5.23")
+def embedding_as_it_is(draft: Draft) -> None:
+    draft.set(eagle_config={"use_input_layernorm_in_first_layer": False, "use_last_layernorm": True})

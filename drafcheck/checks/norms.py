@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING
 
 from drafcheck.checks.names import names, places, plans, quietly
 from drafcheck.fc import at
-from drafcheck.finding import Severity
+from drafcheck.finding import Confidence, Severity
 from drafcheck.heads import misfit
 from drafcheck.lookup import MISSING, raw
 from drafcheck.normflags import Idle, Unswitched, idle, unswitched
+from drafcheck.producers import producer_of, weaker
 from drafcheck.registry import Hit, rule
 from drafcheck.words import count, listed
 
 if TYPE_CHECKING:
+    from drafcheck.contract import Table
+    from drafcheck.producers import Producer
     from drafcheck.subject import Subject
 
 
@@ -98,3 +101,75 @@ def _without_tensors(s: Subject, group: Idle) -> Hit:
         severity=Severity.NOTE,
         about=group.parameters,
     )
+
+
+@rule("DC408", "norm-semantics", Severity.WARNING, Severity.NOTE, needs=("contract", "config"))
+def norm_semantics(s: Subject) -> Iterator[Hit]:
+    """A key asks for a computation that this release does not do, or means another one to who wrote it.
+
+    ## What it does
+    Looks at the keys that change what is computed without a trace in the tensors: `norm_before_residual`,
+    `norm_output`, and ModelOpt's `use_last_layernorm` and `use_input_layernorm_in_first_layer`. Reports a value that
+    this release does not go by and that asks for something else than it always does, unless the exporter is one that
+    never trains so; and `norm_output` in a config of SpecForge, where it says whether there is a norm before `lm_head`.
+    `rms_norm_eps` is not judged: the file does not say what it was in training.
+
+    ## Why is this bad?
+    The drafter is served with another computation than it was trained with, and nothing is said. `norm_output` the
+    other way round cost nothing on SGLang 0.5.15.post1 (accept length 2.32 against 2.30), so it is a note; for
+    `norm_before_residual` no measurement is known.
+
+    ## Fix
+    Serve with an engine that goes by the key, or train as this one computes.
+    """
+    if misfit(s) is not None or s.contract is None or s.config is None:
+        return
+    for entry in s.contract.computed:
+        value = raw(s.config, entry["key"])
+        if isinstance(value, bool):
+            yield from _otherwise(s, entry, value)
+
+
+def _otherwise(s: Subject, entry: Table, value: bool) -> Iterator[Hit]:
+    producer = producer_of(s).producer
+    meant = producer.norms.get(entry.get("about", "")) if producer is not None else None
+    if "reads" in entry:
+        if producer is not None and meant in entry.get("others", {}):
+            yield _means_another(s, entry, value, producer)
+    elif value is not entry["always"] and meant != "never" and not (producer and meant == "head"):
+        sure = producer.confidence if producer is not None and meant is not None else Confidence.LIKELY
+        yield _not_heeded(s, entry, value, sure)
+
+
+def _not_heeded(s: Subject, entry: Table, value: bool, sure: Confidence) -> Hit:
+    asked, done = (entry["yes"], entry["no"]) if value else (entry["no"], entry["yes"])
+    elsewhere = f"serve with {entry['read_by']}, which goes by it, or " if "read_by" in entry else ""
+    return Hit(
+        f"`{entry['key']}` is {_word(value)} ({asked}), which {s.engine} does not read: {done}",
+        (at(s, entry["key"]),),
+        help=f"{elsewhere}train the head as this engine computes; set it to {_word(not value)} if it was trained so",
+        severity=_cost(entry),
+        confidence=sure,
+    )
+
+
+def _means_another(s: Subject, entry: Table, value: bool, producer: Producer) -> Hit:
+    key, meant = entry["key"], producer.norms[entry["about"]]
+    told = entry["yes"] if value else entry["no"]
+    return Hit(
+        f"`{key}` is {_word(value)}: for {s.engine} this means that {told}; {producer.name}, which seems to have "
+        f"written it, says with it {entry['others'][meant]}",
+        (at(s, key),),
+        help=f"take `{key}` out of config.json, if the drafter comes from a version that means that" if value else None,
+        severity=_cost(entry),
+        confidence=weaker(producer.confidence, Confidence.LIKELY),
+    )
+
+
+def _word(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _cost(entry: Table) -> Severity:
+    """What the other choice costs: a note where that is known to be little."""
+    return Severity.NOTE if entry.get("harmless") else Severity.WARNING
