@@ -343,6 +343,7 @@ class Means(_Entry):
     when: Marks = Marks()
     export: Word = ""
     ids: Literal["outputs", "inputs", ""] = ""
+    ids_key: Word = ""
     ids_confidence: Sure = "certain"
     default: Words = []
     default_confidence: Sure = "certain"
@@ -368,8 +369,15 @@ class Levels(_Table):
     lead: Points
 
 
+class Usual(_Table):
+    """The layer inputs that nearly everybody trains on."""
+
+    inputs: Annotated[Words, Field(min_length=1)]
+
+
 class ProducerBook(_Table):
     """``producers.toml``."""
 
     confidence: Levels
+    usual: Usual
     producer: Annotated[list[Writer], Field(min_length=1)]

@@ -36,9 +36,9 @@ class Producer(NamedTuple):
 
     ``version`` is as the files say, None when they do not. ``ids_convention``: a layer id k is the ``outputs`` of
     layer k or the ``inputs`` (what enters layer k), None when not known; ``ids_confidence`` takes into account how sure
-    the producer is. ``ids_default`` are the layer inputs trained on unless told otherwise, as expressions in n; empty
-    when the files cannot tell. ``lost``: why the layers trained on may not stand in the config, a clause. ``norms``:
-    what the norm flags mean.
+    the producer is. ``ids_key`` is where it writes them, empty when it never does. ``ids_default`` are the layer inputs
+    trained on unless told otherwise, as expressions in n; empty when the files cannot tell. ``lost``: why the layers
+    trained on may not stand in the config, a clause. ``norms``: what the norm flags mean.
     """
 
     name: str
@@ -47,6 +47,7 @@ class Producer(NamedTuple):
     evidence: tuple[Evidence, ...]
     export: str | None = None
     ids_convention: str | None = None
+    ids_key: str = ""
     ids_confidence: Confidence = Confidence.GUESS
     ids_default: tuple[str, ...] = ()
     default_confidence: Confidence = Confidence.GUESS
@@ -104,6 +105,7 @@ def _producer(files: _Files, entry: Table, clues: list[Table], sure: Confidence)
         tuple(evidence),
         export=means.get("export"),
         ids_convention=means.get("ids"),
+        ids_key=means.get("ids_key", ""),
         ids_confidence=weaker(sure, Confidence(means.get("ids_confidence", "certain"))),
         ids_default=tuple(means.get("default", ())),
         default_confidence=weaker(sure, Confidence(means.get("default_confidence", "certain"))),
@@ -157,8 +159,7 @@ class _Files:
         """What was found of a clue that holds, piece by piece."""
         for key in (*clue.get("keys", ()), *clue.get("is", ())):
             value = self._value(key)
-            plain = isinstance(value, (str, int, float)) and len(str(value)) <= _LONGEST
-            yield Evidence(f"{key} is {value}" if plain else key, self._at(key))
+            yield Evidence(f"{key} is {value}" if _is_short(value) else key, self._at(key))
         if "architectures" in clue and self._s.config is not None:
             yield Evidence(f"architectures names {self._s.config.architecture}", self._at("architectures"))
         for part in clue.get("tensors", ()):
@@ -218,6 +219,13 @@ class _Files:
             return None
         tokens = [i + int(offset) for i, offset in enumerate(plan.raw)]
         return "sorted" if all(a < b for a, b in pairwise(tokens)) else "unsorted"
+
+
+def _is_short(value: object) -> bool:
+    """Whether a value can be quoted; true and false say no more than the key does."""
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        return False
+    return -1e15 < value < 1e15 if isinstance(value, (int, float)) else len(value) <= _LONGEST
 
 
 def _same(value: object, wanted: object) -> bool:

@@ -54,6 +54,7 @@ TWINS = {
     "DC401": "wider-target",
     "DC402": "one-state-head",
     "DC403": "final-state-of-gpt-oss",
+    "DC404": "specforge-on-kimi-0.5.12",
     "DC405": "top-level-names-the-default",
     "DC406": "ids-name-the-default",
     "DC407": "input-norm-in-eagle-config",

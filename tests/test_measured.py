@@ -77,7 +77,9 @@ MEASURED: dict[str, Measured] = {
     "22_two_layers": Measured(FLOOR, 1.0079, ("DC203",)),
     "23_tie_true": Measured(FLOOR, 1.0083, ("DC310",)),
     "24a_aux_ids_right": Measured(HARMLESS, 2.3042),
-    "24b_aux_ids_plus1": Measured(HARMLESS, 2.228),
+    "24b_aux_ids_plus1": Measured(
+        HARMLESS, 2.228, ("DC404?",), "3 % on 8 layers; public reports on large targets: 10 % accepted instead of 45 %"
+    ),
     "24c_aux_ids_two": Measured(REFUSES, None, ("DC401",)),
     "24d_aux_ids_out_of_range": Measured(DIES, None, ("DC403",)),
     "24e_use_aux_false": Measured(FLOOR, 1.0191, ("DC402",)),

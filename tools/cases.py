@@ -16,6 +16,7 @@ FAMILIES = (
     "cases_vocabulary",
     "cases_wiring",
     "cases_norms",
+    "cases_layers",
     "cases_config",
     "cases_settings",
 )

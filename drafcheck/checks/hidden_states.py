@@ -1,18 +1,14 @@
-"""DC401 to DC409: the hidden states that the drafter was made for, and those that reach it."""
+"""DC401, DC402, DC409: the hidden states that the drafter was made for, and those that reach it."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from drafcheck.contract import load_toml
 from drafcheck.draftmode import flag_text, one_of
-from drafcheck.fc import Fc, at, fc_of, ids_key, layers, states, switch_key
+from drafcheck.fc import Fc, at, fc_of, ids_key, states, switch_key
 from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.heads import misfit
-from drafcheck.lookup import raw
-from drafcheck.plan.wiring import as_ids
 from drafcheck.registry import Hit, rule
 from drafcheck.subject import Subject
 from drafcheck.targets import capturing_algorithms
@@ -177,175 +173,6 @@ def _capture_help(s: Subject, w: WiringPlan) -> str:
         return "list the layers that the drafter was trained on, or drop the key to take the default layers"
     since = s.target_class.drafted_for_since if s.target_class is not None else None
     return f"use {s.engine.name} {since} or later" if since else "use an engine that captures for this target"
-
-
-@rule("DC403", "aux-layer-range", Severity.ERROR, Severity.WARNING, needs=("config", "contract"))
-def aux_layer_range(s: Subject) -> Iterator[Hit]:
-    """A layer id that the engine never captures: past the end, negative, repeated, or no integer.
-
-    ## What it does
-    Translates each id into the layer that this version reads for this target class, and looks for ids that
-    hand over nothing. Each layer is handed over once, in layer order.
-
-    ## Why is this bad?
-    Fewer states arrive than `fc` takes, and the first request dies (measured on SGLang 0.5.15.post1, ids
-    [1, 3, 9] on 8 layers: `mat1 and mat2 shapes cannot be multiplied (4150x512 and 768x256)`). Ids out of order
-    hand the states over in another order than the list says: reversed, accept length 2.30 -> 1.87.
-
-    ## Fix
-    List each layer that the drafter was trained on once, in ascending order, numbered as this version reads them.
-    """
-    w = s.wiring
-    if w is None or w.captured is False:
-        return
-    if w.bad_ids is not None:
-        yield Hit(f"{w.source} is {w.bad_ids}, not a list of integers: {s.engine} stops at start", (at(s, w.source),))
-    elif w.source == "default":
-        yield from _default_collides(s, w)
-    else:
-        yield from _wrong_ids(s, w)
-
-
-def _wrong_ids(s: Subject, w: WiringPlan) -> Iterator[Hit]:
-    ids, place = w.ids or (), (at(s, w.source),)
-    lost = _lost(w)
-    if lost:
-        yield Hit(f"layer {_id_list(lost)}: {_range(s, w)}", place, help="name layers that the target has")
-    twice = sorted(i for i, times in Counter(ids).items() if times > 1)
-    if twice:
-        yield Hit(
-            f"layer {_id_list(twice)} more than once: a layer is handed over once, so {len(set(ids))} states arrive "
-            f"for {len(ids)} ids",
-            place,
-            help="list each layer once",
-        )
-    if not lost and not twice and list(ids) != sorted(ids):
-        yield Hit(
-            f"layer {_id_list(ids)} are not in ascending order: {s.engine} hands the states over in layer order",
-            place,
-            help="sort the ids if the drafter was trained in layer order; otherwise permute fc's columns",
-            severity=Severity.WARNING,
-            confidence=Confidence.LIKELY,
-        )
-
-
-def _lost(w: WiringPlan) -> list[int]:
-    """The ids that hand over nothing."""
-    ids = w.ids or ()
-    if w.inputs is None or w.layer_outputs is None:
-        return [i for i in dict.fromkeys(ids) if i < 0]
-    reached, arriving = dict(zip(ids, w.inputs, strict=True)), set(w.layer_outputs)
-    return [i for i in reached if i < 0 or reached[i] - 1 not in arriving]
-
-
-def _id_list(ids: Sequence[int]) -> str:
-    shown = ", ".join(map(str, ids[:8])) + (", ..." if len(ids) > 8 else "")
-    return f"{'id' if len(ids) == 1 else 'ids'} {shown}"
-
-
-def _range(s: Subject, w: WiringPlan) -> str:
-    if w.depth is None or s.target_class is None:
-        return "a layer cannot be negative"
-    arrived = len(w.layer_outputs or ())
-    if arrived == len(w.ids or ()):
-        return "there is no output before the first layer, and the first request dies"
-    last = w.depth - 1 if s.target_class.final else w.depth - 2
-    return (
-        f"{s.target_class.architecture} has {w.depth} layers and hands over the outputs of 0 to {last}, "
-        f"so {arrived} of {len(w.ids or ())} states arrive"
-    )
-
-
-def _default_collides(s: Subject, w: WiringPlan) -> Iterator[Hit]:
-    if w.inputs is None or w.layer_outputs is None or len(w.layer_outputs) == len(w.inputs):
-        return
-    yield Hit(
-        f"the target has {w.depth} layers: of the {len(w.inputs)} default layers of {s.engine} only "
-        f"{len(w.layer_outputs)} exist",
-        (s.target.at(*s.target.route, "num_hidden_layers"),) if s.target is not None else (),
-        help=f"list the layers that the drafter was trained on in {ids_key(s)}",
-    )
-
-
-@rule("DC405", "aux-layers-ignored", Severity.ERROR, Severity.WARNING, needs=("config", "contract", "target"))
-def aux_layers_ignored(s: Subject) -> Iterator[Hit]:
-    """The config names layers where this version does not look, and its default is another choice.
-
-    ## What it does
-    Finds layer ids under keys that this version does not read for capturing (the top level of the config;
-    any key before SGLang 0.4.9), and compares them with the default layers under every way of numbering
-    that is known for that place. A warning where the ids are read, but the CUDA graphs of this version are recorded
-    with the default layers (SGLang 0.4.9 to 0.5.10): read in the source, not run.
-
-    ## Why is this bad?
-    The drafter is fed other layers than it was trained on. Nothing is printed.
-
-    ## Fix
-    Write the ids into `eagle_config.eagle_aux_hidden_state_layer_ids`, numbered as this version reads them.
-    """
-    w = s.wiring
-    for key, ids, agrees in _stated_elsewhere(s):
-        if w is None or agrees or not w.layer_outputs:
-            continue
-        fed = f"the outputs of {layers(w.layer_outputs)} are fed"
-        yield Hit(
-            f"{key} says {_id_list(ids)}, but {s.engine} does not read it: {fed}",
-            (at(s, key),),
-            help=f"write the ids into {ids_key(s)}, numbered as the engine reads them",
-        )
-    yield from _graphs_take_the_default(s)
-
-
-def _graphs_take_the_default(s: Subject) -> Iterator[Hit]:
-    w = s.wiring
-    if w is not None and w.layer_outputs and w.graph_outputs and w.graph_outputs != w.layer_outputs:
-        yield Hit(
-            f"{s.engine} reads {w.source} (the outputs of {layers(w.layer_outputs)}), but records its CUDA graphs with "
-            f"the default layers: decoding is fed the outputs of {layers(w.graph_outputs)}",
-            (at(s, w.source),),
-            help="serve with --disable-cuda-graph and compare the accept length, or with a later release",
-            severity=Severity.WARNING,
-            confidence=Confidence.LIKELY,
-        )
-
-
-def _stated_elsewhere(s: Subject) -> Iterator[tuple[str, tuple[int, ...], bool]]:
-    """Keys with layer ids that this version does not read: key, ids, whether the default names the same layers."""
-    w = s.wiring
-    if w is None or s.config is None or not w.captured or w.source != "default" or w.inputs is None:
-        return
-    for entry in load_toml(s.engine.name, "targets.toml").get("elsewhere", []):
-        ids = as_ids(raw(s.config, entry["key"]))
-        if ids and s.engine.within(entry.get("versions", "")):
-            meanings = [sorted(i + (means == "outputs") for i in ids) for means in entry["means"]]
-            yield entry["key"], ids, sorted(w.inputs) in meanings
-
-
-@rule("DC406", "aux-layers-defaulted", Severity.NOTE, needs=("config", "contract", "target"))
-def aux_layers_defaulted(s: Subject) -> Iterator[Hit]:
-    """No layer ids are read from the config: this is what the engine takes.
-
-    ## What it does
-    Names the target layers whose outputs are fed to the drafter when the config does not say.
-
-    ## Why is this bad?
-    It is right for drafters trained on the usual three layers. One trained on others loses acceptance
-    without a word (one public report: 1 % accepted instead of 59 %); one layer off cost 2.30 -> 2.23 on a small
-    target of 8 layers, more on large ones.
-
-    ## Fix
-    State the layers that the drafter was trained on in `eagle_config.eagle_aux_hidden_state_layer_ids`.
-    """
-    w = s.wiring
-    refused = s.refused is not None or (s.load is not None and s.load.refused is not None)
-    if w is None or not w.captured or w.source != "default" or not w.layer_outputs or fc_of(s) is None or refused:
-        return
-    stated = list(_stated_elsewhere(s))
-    if any(not agrees for _, _, agrees in stated):
-        return
-    why = f"{stated[0][0]} is not read" if stated else "no layer ids in config.json"
-    place = at(s, stated[0][0]) if stated else Location(file="config.json")
-    yield Hit(f"{why}: {s.engine} feeds the outputs of {layers(w.layer_outputs)} of {w.depth}", (place,))
 
 
 @rule("DC409", "target-hidden-size", Severity.ERROR, needs=("config", "contract", "target"))

@@ -127,7 +127,7 @@ def _layers(plan: WiringPlan, reading: Table, target_class: TargetClass) -> None
     else:
         plan.inputs = inputs_of(target_class.ids_rule, plan.ids, plan.depth)
     if plan.inputs is not None:
-        plan.layer_outputs = _arriving(plan.inputs, plan.depth, target_class.final)
+        plan.layer_outputs = arriving(plan.inputs, plan.depth, target_class.final)
 
 
 def default_inputs(places: tuple[str, ...], depth: int | None) -> tuple[int, ...] | None:
@@ -158,7 +158,7 @@ def inputs_of(rule: str, ids: tuple[int, ...], depth: int | None) -> tuple[int, 
     return None
 
 
-def _arriving(inputs: tuple[int, ...], depth: int | None, final: bool) -> tuple[int, ...]:
+def arriving(inputs: tuple[int, ...], depth: int | None, final: bool) -> tuple[int, ...]:
     """The layer outputs that arrive: each once, in layer order, and only those that the target's loop reaches."""
     last = max(inputs, default=0) if depth is None else depth if final else depth - 1
     return tuple(i - 1 for i in sorted(set(inputs)) if 0 <= i <= last)
@@ -184,5 +184,5 @@ def _graphs(plan: WiringPlan, book: Table, reading: Table, target_class: TargetC
         return
     usual = default_inputs(target_class.default or tuple(reading["default"]), plan.depth)
     if usual is not None:
-        plan.graph_outputs = _arriving(usual, plan.depth, target_class.final)
+        plan.graph_outputs = arriving(usual, plan.depth, target_class.final)
         plan.notes.append("CUDA graphs of this release are recorded with the default layers, whatever the ids say")

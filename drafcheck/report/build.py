@@ -20,8 +20,10 @@ from drafcheck.report.model import (
     ProducerInfo,
     Refused,
     Skipped,
+    TrainedOn,
     Wiring,
 )
+from drafcheck.trained import trained_on
 
 if TYPE_CHECKING:
     from drafcheck.plan.model import LoadPlan, Refusal, WiringPlan
@@ -41,7 +43,7 @@ def checkpoint_report(seen: Examination) -> CheckpointReport:
         outcome=outcome(seen),
         findings=tuple(seen.findings),
         plan=_plan(subject) if subject else None,
-        wiring=_wiring(subject.wiring) if subject and subject.wiring else None,
+        wiring=_wiring(subject, subject.wiring) if subject and subject.wiring else None,
         skipped=tuple(Skipped(rule=code, why=why) for code, why in seen.skipped),
         suppressed=tuple(seen.suppressed),
         settings=settings.shown if settings is not None else None,
@@ -111,8 +113,16 @@ def _refused(refused: Refusal) -> Refused:
     return Refused(tensor=refused.tensor.name if refused.tensor else None, error=refused.error)
 
 
-def _wiring(wiring: WiringPlan) -> Wiring:
-    return Wiring(captured=wiring.captured, layer_outputs=wiring.layer_outputs, fc_in=wiring.fc_in)
+def _wiring(subject: Subject, wiring: WiringPlan) -> Wiring:
+    trained = trained_on(subject)
+    return Wiring(
+        captured=wiring.captured,
+        layer_outputs=wiring.layer_outputs,
+        fc_in=wiring.fc_in,
+        trained_on=TrainedOn(layer_outputs=trained.outputs, confidence=trained.confidence, why=trained.why)
+        if trained is not None
+        else None,
+    )
 
 
 def _compared(subject: Subject) -> Compared | None:

@@ -88,6 +88,14 @@ class Plan(_Model):
     fills_from_target: tuple[Text, ...] = Field(default=(), description="parameters taken from the target model")
 
 
+class TrainedOn(_Model):
+    """The target layers that the drafter was trained on, as far as its config and its producer tell."""
+
+    layer_outputs: tuple[int, ...] = Field(description="0-based: k is the output of target layer k, -1 the embedding")
+    confidence: Confidence
+    why: Text
+
+
 class Wiring(_Model):
     """What the target hands to the drafter; null where it cannot be known."""
 
@@ -96,6 +104,7 @@ class Wiring(_Model):
         default=None, description="0-based: k is the output of target layer k"
     )
     fc_in: int | None = Field(default=None, description="width of fc's input, in elements")
+    trained_on: TrainedOn | None = Field(default=None, description="null when nothing says so")
 
 
 class EvidenceInfo(_Model):

@@ -10,6 +10,7 @@ from drafcheck.report.build import refusal
 from drafcheck.report.style import Style
 from drafcheck.report.table import table
 from drafcheck.report.text import plural, printable
+from drafcheck.trained import trained_on
 
 if TYPE_CHECKING:
     from drafcheck.finding import Location
@@ -38,7 +39,7 @@ def render(seen: Examination, style: Style) -> str:
         f"{title}{_contract(subject)}\n",
         _section(style, "made by", _producer_lines(subject)),
         _section(style, "load", load_lines(subject)),
-        _section(style, "wiring", _wiring_lines(subject.wiring)),
+        _section(style, "wiring", _wiring_lines(subject, subject.wiring)),
         _section(style, "vocabulary", _vocabulary_lines(subject.vocabulary)),
     ]
     return "\n".join(blocks)
@@ -131,12 +132,13 @@ def _names(title: str, rows: Iterable[tuple[str, str]]) -> str:
     return f"  {title}\n{table(made, indent='    ')}" if made else ""
 
 
-def _wiring_lines(wiring: WiringPlan | None) -> str:
+def _wiring_lines(subject: Subject, wiring: WiringPlan | None) -> str:
     if wiring is None:
         return _unknown("no load plan")
     rows = [
         ("hidden states captured", _yes_no(wiring.captured, "unknown: give --target") + _clause(wiring.why_not)),
         ("layers read", _layers(wiring)),
+        ("layers trained on", _trained(subject)),
         ("layer ids from", wiring.source),
         ("fc input", _fc(wiring)),
         ("fc applied", _yes_no(wiring.fc_applied)),
@@ -157,6 +159,15 @@ def _layers(wiring: WiringPlan) -> str:
     if wiring.layer_outputs is None:
         return "unknown"
     return "outputs of target layers " + ", ".join(map(str, wiring.layer_outputs)) + " (counted from 0)"
+
+
+def _trained(subject: Subject) -> str:
+    trained = trained_on(subject)
+    if trained is None:
+        return "the files do not say"
+    return (
+        f"outputs of target layers {', '.join(map(str, trained.outputs))} ({trained.confidence.value}: {trained.why})"
+    )
 
 
 def _fc(wiring: WiringPlan) -> str:
