@@ -35,6 +35,7 @@ STAGES = {
     "load_weights": ("load", "files"),
 }
 SERVED = ("compute_logits", "combine_hidden_states")  # it loaded, and the recording went on to use it
+MAPPING = "draft_id_to_target_id"
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 
 
@@ -129,7 +130,7 @@ def says(told: str, recorded: str) -> bool:
 
 
 def tensors_differ(row: dict[str, Any], plan: LoadPlan, error: dict[str, Any] | None) -> list[str]:
-    loaded = {write.tensor.name for write in plan.writes}
+    loaded = {write.tensor.name for write in plan.writes} | {tensor.name for tensor in plan.mappings}
     problems = [] if loaded == set(row["loaded"]) else [f"loaded {loaded ^ set(row['loaded'])}"]
     if error is not None:
         return problems
@@ -142,6 +143,7 @@ def parameters_differ(row: dict[str, Any], plan: LoadPlan) -> list[str]:
     # The recording ends with the loader: what the engine fills from the target later counts as unwritten there.
     written = {write.parameter for write in plan.writes}
     unwritten = {*plan.unwritten, *(name for name in plan.fills_from_target if name not in written)}
+    unwritten |= {MAPPING} & set(plan.parameters) if not plan.mappings else set()
     problems = [] if unwritten == set(row["unwritten"]) else [f"unwritten {unwritten ^ set(row['unwritten'])}"]
     partial = {p.parameter: round(p.fraction, 2) for p in plan.partial}
     recorded = {name: round(share, 2) for name, share in row["partial"]}

@@ -93,11 +93,10 @@ class _State:
             self.plan.unread.append(tensor)
             return
         if found.end == "mapping":
-            self.plan.mappings.append(tensor)
-        if fitted is not None:
-            self._write(tensor, found, fitted)
-        elif found.end == "mapping":
             self._meet(tensor, ("", None))
+            self.plan.mappings.append(tensor)
+        elif fitted is not None:
+            self._write(tensor, found, fitted)
         else:
             self.plan.dropped.append(self._drop(tensor, found))
 
@@ -157,8 +156,9 @@ class _State:
         return None if data is None else not any(data)
 
     def settle(self) -> None:
-        """Who was never written, and who only in part."""
-        for name, parameter in self.plan.parameters.items():
+        """Who was never written, and who only in part. What becomes of draft ids is the vocabulary plan's matter."""
+        mapping = self.contract.mapping.get("parameter")
+        for name, parameter in ((n, p) for n, p in self.plan.parameters.items() if n != mapping):
             written = self.written.get(name)
             if written is None:
                 if name not in self.plan.fills_from_target:

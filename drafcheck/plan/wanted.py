@@ -34,7 +34,10 @@ def wanted_names(contract: Contract, plan: LoadPlan, names: Sequence[str]) -> li
     the parameter behind it is written by nothing else.
     """
     stems = _stems(contract, plan)
-    found = [_wanted(contract, plan, name, _unwrapped(name)) if _stem(name) in stems else None for name in names]
+    mark = contract.names.get("mapping")
+    worth = (_stem(name) in stems or (mark and name.endswith("." + mark)) for name in names)
+    spelled = zip(names, worth, strict=True)
+    found = [_wanted(contract, plan, name, _unwrapped(name)) if hope else None for name, hope in spelled]
     left = [i for i, (name, wanted) in enumerate(zip(names, found, strict=True)) if wanted is None and "." in name]
     vacant = plan.vacant
     common = Counter(names[i].partition(".")[0] for i in left if _stem(names[i]) in stems)
