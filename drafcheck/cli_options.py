@@ -24,6 +24,7 @@ class Given(TypedDict):
     algorithm: str | None
     dtype: str | None
     reference: str | None
+    tokenizer: str | None
     color: str
     config: str | None
     no_config: bool
@@ -57,6 +58,7 @@ def input_options(command: Command) -> Command:
         click.option("--algorithm", metavar="NAME", help="The speculative algorithm of the launch."),
         click.option("--dtype", metavar="NAME", help="The dtype of the launch, such as bfloat16."),
         click.option("--reference", metavar="PATH", type=click.Path(), help="A checkpoint or mapping to compare with."),
+        click.option("--tokenizer", metavar="PATH", type=click.Path(), help="To show tokens; default: the target's."),
         click.option(
             "--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colours; see NO_COLOR."
         ),
@@ -99,6 +101,7 @@ def options_of(given: Given, select: Iterable[list[str]] = (), ignore: Iterable[
         algorithm=given["algorithm"],
         dtype=given["dtype"],
         reference=given["reference"],
+        tokenizer=given["tokenizer"],
         select=[word for words in select for word in words],
         ignore=[word for words in ignore for word in words],
         config=given["config"],

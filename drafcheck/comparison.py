@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from operator import eq
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,17 +16,23 @@ if TYPE_CHECKING:
     from drafcheck.checkpoint import Checkpoint
     from drafcheck.plan.model import VocabularyPlan
     from drafcheck.reference import Reference
+    from drafcheck.subject import Subject
 
 FIRST = 10
 """So many differences are told."""
 
 
 class Difference(NamedTuple):
-    """A draft id and the target tokens that it means in the checkpoint and in the reference."""
+    """A draft id and the target tokens that it means in the checkpoint and in the reference.
+
+    The texts are quoted, without control characters; None where no tokenizer tells.
+    """
 
     draft_id: int
     here: int
     there: int
+    here_text: str | None = None
+    there_text: str | None = None
 
 
 class Comparison(NamedTuple):
@@ -70,9 +77,13 @@ class Comparison(NamedTuple):
         return not self.ordered and self.shared == self.size_here
 
 
-def compare(checkpoint: Checkpoint, plan: VocabularyPlan | None, reference: Reference) -> Comparison | None:
-    """The two mappings side by side; None when the checkpoint has neither a mapping nor a head."""
-    ours = _own_tokens(plan) if plan is not None else _tokens_in(checkpoint)
+def compare(s: Subject, reference: Reference) -> Comparison | None:
+    """The two mappings side by side; None when the checkpoint has neither a mapping nor a head.
+
+    Raises UsageError for a tokenizer that was given and cannot be read, if there is a difference to show.
+    """
+    plan = s.vocabulary
+    ours = _own_tokens(plan) if plan is not None else _tokens_in(s.checkpoint)
     if ours is None:
         return None
     here, there = list(ours), reference.targets
@@ -90,7 +101,7 @@ def compare(checkpoint: Checkpoint, plan: VocabularyPlan | None, reference: Refe
         ordered=reference.ordered,
         other_vocab=theirs if vocab and theirs and is_another(vocab, theirs) else None,
         unfilled=vocab is not None and is_reduced(len(here), vocab) and here == list(range(len(here))),
-        differences=_differences(here, there),
+        differences=_differences(s, here, there),
     )
 
 
@@ -111,11 +122,10 @@ def _tokens_in(checkpoint: Checkpoint) -> list[int] | None:
         return None
 
 
-def _differences(here: list[int], there: list[int]) -> tuple[Difference, ...]:
-    found: list[Difference] = []
-    for i, (a, b) in enumerate(zip(here, there, strict=False)):
-        if a != b:
-            found.append(Difference(i, a, b))
-            if len(found) == FIRST:
-                break
-    return tuple(found)
+def _differences(s: Subject, here: list[int], there: list[int]) -> tuple[Difference, ...]:
+    first = list(islice((i for i, (a, b) in enumerate(zip(here, there, strict=False)) if a != b), FIRST))
+    if not first:
+        return ()
+    from drafcheck.tokenizer import shown  # nothing to show at a healthy mapping
+
+    return tuple(Difference(i, here[i], there[i], shown(s, here[i]), shown(s, there[i])) for i in first)

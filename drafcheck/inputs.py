@@ -7,9 +7,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from drafcheck.checkpoint import BESIDE, CONFIG, Checkpoint, open_target, read_target
+from drafcheck.checkpoint import BESIDE, CONFIG, Checkpoint, read_target
 from drafcheck.contract import Engine, load_toml
 from drafcheck.errors import UsageError
+from drafcheck.place import Place, locate
 from drafcheck.selection import suggestion
 from drafcheck.session import Options, Setup
 from drafcheck.subject import Subject
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     from drafcheck.config import DraftConfig, TargetConfig
     from drafcheck.runner import Examination
 
-Read = Callable[[], "TargetConfig"]
+Spot = Callable[[], tuple[Place, str | None]]
+"""Finds the folder of a target, and the file in it when it is not its config.json."""
 
 
 def refuse_unknown_words(engine: Engine, options: Options) -> None:
@@ -33,13 +35,19 @@ def refuse_unknown_words(engine: Engine, options: Options) -> None:
 
 
 def read_inputs(seen: Examination, s: Subject, options: Options) -> None:
-    """Read the target and the reference into ``s``. Raises UsageError for one that cannot be read."""
+    """Read the target, the tokenizer and the reference into ``s``. Raises UsageError for one that cannot be read."""
     found = _target(s.checkpoint, s.config, options)
     if found is not None:
-        seen.target, read = found
-        s.target = seen.attempt("reading the target's config", lambda: _told(seen.setup, read))
-        if s.target is not None:
+        seen.target, spot = found
+        opened = seen.attempt("reading the target's config", lambda: _told(seen.setup, spot))
+        if opened is not None:
+            s.target, s.target_place = opened
             s.target.document.file = _address_of(seen.target, s.checkpoint)
+    if options.tokenizer is not None:
+        from drafcheck.tokenizer import open_tokenizer
+
+        path = options.tokenizer
+        s.tokenizer, s.tokenizer_given = seen.attempt("opening the tokenizer", lambda: open_tokenizer(path)), True
     if options.reference is not None:
         from drafcheck.reference import open_reference
 
@@ -50,10 +58,14 @@ def read_inputs(seen: Examination, s: Subject, options: Options) -> None:
         s.target_class = seen.attempt("looking up the target class", lambda: target_class(s.engine, target))
 
 
-def _told(setup: Setup, read: Read) -> TargetConfig:
-    """The target's config. Raises UsageError, with file and line where it is the settings that name the target."""
+def _told(setup: Setup, spot: Spot) -> tuple[TargetConfig, Place | None]:
+    """The target's config, and its folder when that is its own.
+
+    Raises UsageError, with file and line where it is the settings that name the target.
+    """
     try:
-        return read()
+        place, name = spot()
+        return read_target(place, name or CONFIG), place if name in (None, CONFIG) else None
     except UsageError as error:
         if setup.settings is None or not setup.names_target:
             raise
@@ -70,20 +82,20 @@ def _address_of(target: str, checkpoint: Checkpoint) -> str:
     return address.removeprefix(checkpoint.place.address("").rstrip("/") + "/")
 
 
-def _target(checkpoint: Checkpoint, config: DraftConfig | None, options: Options) -> tuple[str, Read] | None:
-    """What to call the target and how to read its config.
+def _target(checkpoint: Checkpoint, config: DraftConfig | None, options: Options) -> tuple[str, Spot] | None:
+    """What to call the target and where its config is.
 
     It is ``--target``, else a folder that the draft's config names, else target_config.json beside it.
     """
     if options.target is not None:
         given = options.target
-        return str(given), lambda: open_target(given)
+        return str(given), lambda: locate(given)
     place = checkpoint.place
     for key in load_toml("discovery.toml")["target_keys"]:
         named = config.text(*key.split(".")) if config is not None else None
         if named and place.complete and place.is_file(f"{named}/{CONFIG}"):
             found = place.address(named)
-            return found, partial(open_target, found)
+            return found, partial(locate, found)
     if place.holds(BESIDE):  # one that cannot be read is said to be, not passed over
-        return place.address(BESIDE), lambda: read_target(place, BESIDE)
+        return place.address(BESIDE), lambda: (place, BESIDE)
     return None

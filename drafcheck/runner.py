@@ -95,22 +95,25 @@ def lint(
     algorithm: str | None = None,
     dtype: str | None = None,
     reference: str | Path | None = None,
+    tokenizer: str | Path | None = None,
     select: Collection[str] = (),
     ignore: Collection[str] = (),
     config: str | Path | None = None,
 ) -> Report:
     """Check one draft checkpoint for one engine version, such as ``sglang==0.5.9``.
 
-    ``path`` is a folder or a weight file, or the address of one (``hf://org/name``, ``https://``, ``s3://``, ``gs://``);
-    ``target`` the target's folder or config.json (else the one that the draft's config names or
-    ``target_config.json`` beside it). ``config`` is a settings file; none is looked for without it. Whatever is wrong
-    inside the checkpoint is in the report. Raises UsageError for a path that does not exist or may not be opened, an
-    address that cannot be reached, and for words that mean nothing (engine, rules, settings).
+    ``path`` is a folder or a weight file, or the address of one (``hf://org/name``, ``https://``, ``s3://``,
+    ``gs://``); ``target`` the target's folder or config.json (else the one that the draft's config names or
+    ``target_config.json`` beside it), ``tokenizer`` what shows its tokens as text (else that in its folder). ``config``
+    is a settings file; none is looked for without it. Whatever is wrong inside the checkpoint is in the report. Raises
+    UsageError for a path that does not exist or may not be opened, an address that cannot be reached, and for words
+    that mean nothing (engine, rules, settings).
     """
     if not str(path):
         raise UsageError("a path is empty")
     select, ignore = ((words,) if isinstance(words, str) else words for words in (select, ignore))
-    return lint_many((path,), Options(target, engine, algorithm, dtype, reference, select, ignore, config=config))
+    options = Options(target, engine, algorithm, dtype, reference, select, ignore, config=config, tokenizer=tokenizer)
+    return lint_many((path,), options)
 
 
 def lint_many(paths: Sequence[str | Path], options: Options) -> Report:
@@ -236,7 +239,7 @@ def prepare(seen: Examination, options: Options) -> Subject | None:
     if (reference := subject.reference) is not None:
         from drafcheck.comparison import compare
 
-        work = partial(compare, checkpoint, subject.vocabulary, reference)
+        work = partial(compare, subject, reference)
         subject.comparison = seen.attempt("comparing with the reference", work)
     return subject
 

@@ -38,6 +38,7 @@ class Options:
     config: str | Path | None = None  # the settings file; without it one is looked for only when ``search``
     search: bool = False
     fail_on: str | None = None
+    tokenizer: str | Path | None = None
     contracts: Collection[str | Path] = ()  # folders with contracts of the user's own
 
 

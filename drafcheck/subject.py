@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from drafcheck.config import DraftConfig, TargetConfig
     from drafcheck.contract import Contract, Engine
     from drafcheck.heads import Head
+    from drafcheck.place import Place
     from drafcheck.plan.files import Selection
     from drafcheck.plan.wanted import Wanted
     from drafcheck.producers import Producer, Told
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from drafcheck.suppress import Ignore
     from drafcheck.targets import TargetClass
     from drafcheck.tensor import Tensor
+    from drafcheck.tokenizer import Tokenizer
 
 NEEDS = {
     "config": "a readable config.json",
@@ -52,6 +54,9 @@ class Subject:
     load: LoadPlan | None = None
     wiring: WiringPlan | None = None
     vocabulary: VocabularyPlan | None = None
+    target_place: Place | None = None  # the target's own folder, where it has one
+    tokenizer: Tokenizer | None = None  # as given; found in the target's folder by the first rule that asks
+    tokenizer_given: bool = False
     reference: Reference | None = None
     comparison: Comparison | None = None  # of the mapping with that of the reference
     heads: tuple[Head | None] | None = None  # the kind of head, told once

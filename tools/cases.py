@@ -19,6 +19,7 @@ FAMILIES = (
     "cases_layers",
     "cases_config",
     "cases_settings",
+    "cases_reference",
 )
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from pathlib import Path
 
 from cases import case
 from drafts import DRAFT_VOCAB, HIDDEN, VOCAB, Draft
-from weights import Weight, Weights, integers, mask, offsets, spread, write_safetensors, zeros
+from weights import Weight, integers, mask, offsets, spread, zeros
 
 KEPT = spread(DRAFT_VOCAB, VOCAB)
 
@@ -191,32 +190,6 @@ def tied(draft: Draft) -> None:
 def tied_without_head(draft: Draft) -> None:
     draft.set(tie_word_embeddings=True)
     draft.drop("lm_head.weight")
-
-
-def reference(draft: Draft, kept: list[int]) -> None:
-    """Put a mapping file into a subfolder, where no engine looks."""
-    tensors: Weights = {"d2t": offsets(kept), "t2d": mask(VOCAB, kept)}
-
-    def write(folder: Path) -> None:
-        (folder / "reference").mkdir(exist_ok=True)
-        write_safetensors(folder / "reference" / "mapping.safetensors", tensors)
-
-    draft.writers.append(write)
-
-
-@case("DC311/sister-model", args="--reference {case}/reference/mapping.safetensors")
-def sister(draft: Draft) -> None:
-    reference(draft, spread(DRAFT_VOCAB, VOCAB, salt=3))
-
-
-@case("DC311/same-tokens-other-order", args="--reference {case}/reference/mapping.safetensors")
-def other_order(draft: Draft) -> None:
-    reference(draft, [*KEPT[64:], *KEPT[:64]])
-
-
-@case("good/same-mapping", args="--reference {case}/reference/mapping.safetensors")
-def same_mapping(draft: Draft) -> None:
-    reference(draft, KEPT)
 
 
 @case("DC312/embedding-of-other-rows")

@@ -183,7 +183,7 @@ def t2d_mismatch(s: Subject) -> Iterator[Hit]:
     if _is_confirmed(v) and v.t2d is not None:
         yield from _mask_length(v, len(v.t2d))
         return
-    if v.t2d is None or v.targets is None or not v.targets or not _is_sound(v):
+    if v.t2d is None or v.targets is None or not v.targets or not is_sound(v):
         return
     kept, both = v.t2d.count(1), count_kept(v.t2d, v.targets)
     if both == kept == len(v.targets):
@@ -200,7 +200,7 @@ def t2d_mismatch(s: Subject) -> Iterator[Hit]:
     )
 
 
-def _is_sound(v: VocabularyPlan) -> bool:
+def is_sound(v: VocabularyPlan) -> bool:
     """Whether d2t is free of the faults that other rules report."""
     if v.meant == "absolute" or _is_unusable(v) or not _lengths_agree(v) or v.targets is None or v.vocab is None:
         return False

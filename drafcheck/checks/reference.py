@@ -22,7 +22,8 @@ def mapping_differs(s: Subject) -> Iterator[Hit]:
     ## What it does
     Compares d2t with that of `--reference` (a checkpoint, or the trainer's mapping file): how many draft ids agree, how
     many tokens both have, the first ten differences, and whether the rows of `lm_head` could be permuted to fit. A
-    reference that is a t2d alone has no order: the same set of tokens is no finding then.
+    reference that is a t2d alone has no order: the same set of tokens is no finding then. With
+    `--tokenizer`, or a tokenizer in the target's folder, tokens are shown as text.
 
     ## Why is this bad?
     Weights that start from a head with another mapping look random in training (loss 18 to 20) although the parent
@@ -53,8 +54,12 @@ def _doubts(found: Comparison) -> str:
 def _differences(found: Comparison) -> str:
     if not found.differences:
         return "the lengths differ"
-    told = [f"{d.draft_id}: {d.here}/{d.there}" for d in found.differences]
+    told = [f"{d.draft_id}: {_token(d.here, d.here_text)}/{_token(d.there, d.there_text)}" for d in found.differences]
     return f"first differences (draft id: here/there) {', '.join(told)}"
+
+
+def _token(token: int, text: str | None) -> str:
+    return f"{token}" if text is None else f"{token} {text}"
 
 
 def _fit(found: Comparison) -> str:

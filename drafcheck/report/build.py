@@ -140,5 +140,5 @@ def _compared(subject: Subject) -> Compared | None:
         permutation=found.permutation,
         orphan_rows=found.orphan_rows,
         ordered=found.ordered,
-        differences=tuple(Difference(draft_id=d.draft_id, here=d.here, there=d.there) for d in found.differences),
+        differences=tuple(Difference(**d._asdict()) for d in found.differences),
     )

@@ -145,6 +145,8 @@ class Difference(_Model):
     draft_id: int
     here: int
     there: int
+    here_text: Text | None = Field(default=None, description="the token as a quoted text; null without a tokenizer")
+    there_text: Text | None = None
 
 
 class Compared(_Model):

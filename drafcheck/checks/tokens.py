@@ -1,0 +1,78 @@
+"""DC314: can the draft vocabulary produce the special tokens that the target emits?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from drafcheck.checks.mapping import is_sound
+from drafcheck.checks.vocabulary import at, parts
+from drafcheck.finding import Confidence, Severity
+from drafcheck.plan.vocabulary import is_reduced
+from drafcheck.registry import Hit, rule
+from drafcheck.words import count
+
+if TYPE_CHECKING:
+    from drafcheck.emitted import Emitted
+    from drafcheck.subject import Subject
+
+_END = "end"  # as in rules/tokens.toml
+_NAMED = 6  # so many tokens are named
+
+
+@rule("DC314", "unreachable-special-token", Severity.WARNING, Severity.NOTE, needs=("load", "target"))
+def unreachable_special_token(s: Subject) -> Iterator[Hit]:
+    """The target emits special tokens that no draft id stands for.
+
+    ## What it does
+    Takes the tokens that end an answer from the target's generation_config.json (else config.json), and those of tool
+    calls and thoughts from its tokenizer (`--tokenizer`, else the one in the target's folder on this machine), and
+    looks whether d2t reaches them. If one of several ends is reached, the others are a note; so is a lone number in
+    config.json that no tokenizer confirms, as classes fill in a default there. Tokens that only prompts hold, reserved
+    ones, and those of images and the like are left out; so are drafters of full vocabulary.
+
+    ## Why is this bad?
+    A draft id proposes what d2t says and nothing else: at each of these tokens the drafter is wrong, and what it
+    proposes behind it is lost as well. Answers with many of them, such as tool calls, gain less. A missing
+    end costs at most the last step: a drafter without it was measured at its full 2.30 on texts that do not end.
+
+    ## Fix
+    Choose the draft vocabulary again with these tokens in it, however rare they are in the training data, and train
+    `lm_head` on it. A finished checkpoint has no rows for them.
+    """
+    v, _, _, _ = parts(s)
+    if v.raw is None or v.targets is None or v.vocab is None or v.tied or not is_sound(v):
+        return
+    if not is_reduced(len(v.targets), v.vocab):
+        return
+    from drafcheck.emitted import emitted_tokens
+
+    tokens = [e for e in emitted_tokens(s) if e.token < v.vocab]
+    reached = set(v.targets)
+    ends = [e for e in tokens if e.kind == _END]
+    lost_ends = [e for e in ends if e.token not in reached]
+    marks = [e for e in tokens if e.kind != _END and e.token not in reached]
+    if lost_ends:
+        yield _hit(s, lost_ends, "ends of an answer", some_left=len(lost_ends) < len(ends))
+    if marks:
+        yield _hit(s, marks, " and ".join(dict.fromkeys(f"{e.kind} tokens" for e in marks)))
+
+
+def _hit(s: Subject, lost: Sequence[Emitted], what: str, *, some_left: bool = False) -> Hit:
+    v, _, _, _ = parts(s)
+    minor = some_left or not any(e.certain or e.kind != _END for e in lost)
+    others = "; another end is reached" if some_left else ""
+    place = next((e.place for e in lost if e.place is not None), None)
+    return Hit(
+        f"no draft id stands for {count(len(lost), 'token')} that the target emits ({what}): {_names(lost)}{others}",
+        (*at(v.d2t_tensor), *((place,) if place is not None else ())),
+        help="choose the draft vocabulary again with these tokens in it and train lm_head on it",
+        severity=Severity.NOTE if minor else Severity.WARNING,
+        confidence=Confidence.CERTAIN if all(e.certain for e in lost) else Confidence.LIKELY,
+    )
+
+
+def _names(tokens: Sequence[Emitted]) -> str:
+    told = [f"{e.token}" if e.text is None else f"{e.token} `{e.text}`" for e in tokens[:_NAMED]]
+    rest = len(tokens) - _NAMED
+    return ", ".join(told) + (f" and {rest} more" if rest > 0 else "")
