@@ -60,7 +60,8 @@ def _by_name(token: int, name: str) -> Emitted | None:
 def _ends(s: Subject) -> list[tuple[int, Location, bool]]:
     """The ends of an answer, where they are named, and whether they cannot be a default.
 
-    Those of generation_config.json, else those of config.json: where a chat model was made from a base model, the former knows its new end and the latter often not.
+    Those of generation_config.json, else those of config.json: of a chat model made from a base model, the former knows
+    the new end and the latter often not.
     """
     if s.target is None:
         return []
