@@ -129,8 +129,16 @@ def speculators_default(draft: Draft) -> None:
 
 @case("DC406/speculators-0.4-null-ids")
 def speculators_null(draft: Draft) -> None:
-    """Before 0.5 speculators trained on the states one layer later and wrote null."""
+    """Before 0.5 speculators trained on the states one layer later and wrote null; only training writes true."""
     speculators(draft, "0.4.0", None)
+    draft.set(norm_before_residual=True)
+
+
+@case("good/speculators-0.4-converted")
+def speculators_converted(draft: Draft) -> None:
+    """Its converter wrote null as well, for heads that others trained on the usual layers."""
+    speculators(draft, "0.4.0", None)
+    draft.set(norm_before_residual=False)
 
 
 @case("good/speculators-0.9-null-ids")

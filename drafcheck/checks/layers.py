@@ -168,10 +168,16 @@ def _convention_help(s: Subject, trained: Trained, w: WiringPlan) -> str:
     doubt = "" if trained.confidence is Confidence.CERTAIN else "if the training run's settings say the same, "
     ids, release = ids_to_write(s, trained.inputs), release_that_reads(s, w.ids or (), trained.inputs)
     if ids is not None:
-        return f"{doubt}write {list(ids)} into {w.source}: {s.engine} reads them as trained"
+        return f"{doubt}write {list(ids)} into {w.source}: {s.engine} reads them as trained{_told_again(s, trained, w)}"
     if release is not None:
         return f"{doubt}serve with {s.engine.name} {release}, which reads these ids as trained"
     return f"{doubt}use another engine: no list of ids makes this one read those layers"
+
+
+def _told_again(s: Subject, trained: Trained, w: WiringPlan) -> str:
+    """Ids that were changed under the producer's own key look like its own from then on."""
+    own = trained.key == w.source and convention_at(s, trained.key) is not None
+    return "; then suppress this finding, as they are no longer the producer's own numbers" if own else ""
 
 
 @rule("DC405", "aux-layers-ignored", Severity.ERROR, Severity.WARNING, needs=("config", "contract", "target"))
@@ -278,13 +284,15 @@ def aux_layers_defaulted(s: Subject) -> Iterator[Hit]:
     stated = list(_stated_elsewhere(s))
     if any(not agrees for _, _, agrees, _ in stated):
         return
-    why = f"{stated[0][0]} is not read" if stated else "no layer ids in config.json"
-    place = at(s, stated[0][0]) if stated else Location(file="config.json")
-    yield _defaulted(s, w, None if stated else trained_on(s), why, place)
+    fed = f"{s.engine} feeds the outputs of {layers(w.layer_outputs)} of {w.depth}"
+    if stated:
+        yield Hit(f"{stated[0][0]} is not read: {fed}", (at(s, stated[0][0]),))
+    else:
+        yield _defaulted(s, w, f"no layer ids in config.json: {fed}")
 
 
-def _defaulted(s: Subject, w: WiringPlan, trained: Trained | None, why: str, place: Location) -> Hit:
-    fed = f"{why}: {s.engine} feeds the outputs of {layers(w.layer_outputs or ())} of {w.depth}"
+def _defaulted(s: Subject, w: WiringPlan, fed: str) -> Hit:
+    trained, place = trained_on(s), Location(file="config.json")
     if trained is None or trained.key:
         return Hit(f"{fed}{_may_be_lost(s)}", (place,))
     if trained.outputs == w.layer_outputs:
