@@ -76,7 +76,7 @@ WHY: dict[str, str] = {
     "DC101": "the decoder layer is called layers.0 and this release reads midlayer: dropped without a word",
     "DC104": "a name without a parameter stops the loader of these releases",
     "DC301": "no d2t: the worker of these releases uses the map whatever the vocabulary is",
-    "DC501": "architectures names a class that this engine never had: its own exporter is for other engines",
+    "DC501": "architectures names no draft class of this engine: it is left to be edited, or meant for others",
     "DC503": "the sizes are nested in transformer_layer_config, without a model_type: the config loader stops",
     "DC504": "made for the last hidden state alone; the EAGLE-3 class takes twice the hidden size",
     CLEAN: "every tensor is read as its trainer meant it, and the layers are those trained on",
