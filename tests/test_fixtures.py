@@ -51,6 +51,7 @@ TWINS = {
     "DC310": "tied-flag-and-borrowed-head",
     "DC311": "same-mapping",
     "DC312": "vocab-size-padded",
+    "DC313": "cut-by-tokens",
     "DC314": "special-tokens-kept",
     "DC401": "wider-target",
     "DC402": "one-state-head",

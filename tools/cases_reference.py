@@ -1,12 +1,14 @@
-"""DC311 and DC314: what draft ids mean beside a reference, and beside the target's own special tokens."""
+"""DC311, DC313 and DC314: draft ids beside a reference, beside the rows of the head, and beside special tokens."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
+from random import Random
 
 from cases import case
-from drafts import DRAFT_VOCAB, VOCAB, Draft, Json, dump
-from weights import Weights, mask, offsets, spread, write_safetensors
+from drafts import DRAFT_VOCAB, HIDDEN, VOCAB, Draft, Json, dump
+from weights import Weight, Weights, mask, offsets, spread, write_safetensors
 
 KEPT = spread(DRAFT_VOCAB, VOCAB)
 LOST = [token for token in range(VOCAB) if token not in KEPT]
@@ -38,6 +40,25 @@ def other_order(draft: Draft) -> None:
 @case("good/same-mapping", args="--reference {case}/reference/mapping.safetensors")
 def same_mapping(draft: Draft) -> None:
     reference(draft, KEPT)
+
+
+def head_of(rows: Iterable[int], seed: int = 7) -> Weight:
+    """A head whose rows are those of a full head, trained in appearance; ``rows`` are their numbers there."""
+    random = Random(seed)
+    full = [random.randbytes(2 * HIDDEN) for _ in range(VOCAB)]
+    data = b"".join(full[row] for row in rows)
+    return Weight("BF16", (len(data) // (2 * HIDDEN), HIDDEN), data)
+
+
+@case("DC313/cut-by-offsets")
+def cut_by_offsets(draft: Draft) -> None:
+    """As TorchSpec's --prune-vocab does: lm_head[d2t], with offsets in d2t."""
+    draft.weights["lm_head.weight"] = head_of(token - i for i, token in enumerate(KEPT))
+
+
+@case("good/cut-by-tokens")
+def cut_by_tokens(draft: Draft) -> None:
+    draft.weights["lm_head.weight"] = head_of(KEPT)
 
 
 def tokenizer(added: dict[int, str] | None = None) -> Json:

@@ -61,7 +61,7 @@ def unreachable_special_token(s: Subject) -> Iterator[Hit]:
 def _hit(s: Subject, lost: Sequence[Emitted], what: str, *, some_left: bool = False) -> Hit:
     v, _, _, _ = parts(s)
     minor = some_left or not any(e.certain or e.kind != _END for e in lost)
-    others = "; another end is reached" if some_left else ""
+    others = "; another end is reached" if some_left else "; a default of the config class, perhaps" if minor else ""
     place = next((e.place for e in lost if e.place is not None), None)
     return Hit(
         f"no draft id stands for {count(len(lost), 'token')} that the target emits ({what}): {_names(lost)}{others}",
