@@ -31,7 +31,9 @@ Word = Annotated[str, StringConstraints(min_length=1)]
 Words = list[Word]
 Range = Annotated[str, AfterValidator(_is_range)]
 Pair = Annotated[list[str], Field(min_length=2, max_length=2)]
-State = Literal["absent", "null", "not a table", "not a list", "not a flag", "not an integer", "not a float", ""]
+State = Literal[
+    "absent", "null", "not a table", "not a list", "not a flag", "not an integer", "not a float", "a number", ""
+]
 LoadKind = Literal["plain", "vocab", "qkv", "merged", "row", "replicated", "bias"]
 
 
@@ -184,6 +186,8 @@ class Mapping(_Entry):
     semantics: Literal["offset", "absolute", "none"]
     required: Word = ""
     parameter: Word = ""
+    casts: bool = False
+    width: Word = ""
 
 
 class Sharing(_Entry):
@@ -261,7 +265,7 @@ class ContractPart(_Table):
     read: list[Read] = []
     values: Values = Values()
     not_described: NotDescribed = NotDescribed()
-    defaults: dict[str, dict[str, int]] = {}
+    defaults: dict[str, dict[str, int | bool]] = {}
     flag: list[Flag] = []
     refuse: list[Refuse] = []
     names: list[Names] = []

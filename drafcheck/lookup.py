@@ -104,11 +104,11 @@ def flag(contract: Contract, name: str, config: DraftConfig) -> bool:
         return any(_are(operator.ne, contract, pair, config) for pair in entry["differ"])
     if "same" in entry:
         return _are(operator.eq, contract, entry["same"], config)
-    return bool(entry.get("always")) or _stated(entry, config)
+    return bool(entry.get("always")) or _stated(contract, entry, config)
 
 
-def _stated(entry: Table, config: DraftConfig) -> bool:
-    """Whether a flag is set by what stands in the config alone."""
+def _stated(contract: Contract, entry: Table, config: DraftConfig) -> bool:
+    """Whether a flag is set by what stands in the config, or by what its class supplies where a key is absent."""
     if "null" in entry:
         return raw(config, entry["null"]) is None
     if "falsy" in entry:
@@ -116,7 +116,10 @@ def _stated(entry: Table, config: DraftConfig) -> bool:
     if "first" in entry:
         present = [raw(config, key) for key in entry["first"]]
         return bool(next((v for v in present if v is not MISSING), False))
-    return any(_truthy(raw(config, key)) for key in entry.get("any", []))
+    model_type = config.data.get("model_type")
+    supplied = contract.defaults.get(model_type, {}) if isinstance(model_type, str) else {}
+    values = ((key, raw(config, key)) for key in entry.get("any", []))
+    return any(bool(supplied.get(key)) if value is MISSING else bool(value) for key, value in values)
 
 
 def _are(how: Callable[[int, int], bool], contract: Contract, pair: list[str], config: DraftConfig) -> bool:
@@ -140,10 +143,6 @@ def settled(contract: Contract, config: DraftConfig) -> Contract:
 def without_skips(contract: Contract) -> Contract:
     """The contract as for a config for which the loader skips nothing that it does not always skip."""
     return contract._replace(names={key: value for key, value in contract.names.items() if key != "skips"})
-
-
-def _truthy(value: object) -> bool:
-    return value is not MISSING and bool(value)
 
 
 def keys_read(contract: Contract, config: DraftConfig) -> list[str]:

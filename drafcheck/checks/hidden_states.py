@@ -213,4 +213,5 @@ def target_hidden_size(s: Subject) -> Iterator[Hit]:
 
 def _embedding_unwritten(s: Subject) -> bool:
     assert s.load is not None
-    return any(name.endswith("embed_tokens.weight") for name in s.load.unwritten)
+    tables = [name for name in s.load.parameters if name.endswith("embed_tokens.weight")]
+    return any(not s.load.writes_to(name) for name in tables)

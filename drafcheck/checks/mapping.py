@@ -14,7 +14,9 @@ from drafcheck.registry import Hit, rule
 
 if TYPE_CHECKING:
     from drafcheck.subject import Subject
+    from drafcheck.tensor import Tensor
 
+_EXACT = {"BF16": 1 << 8, "F16": 1 << 11, "F32": 1 << 24}  # the largest whole number below which all are exact
 _NO_ARITHMETIC = ("U16", "U32", "U64", "F8", "F4", "F6", "C64")  # torch refuses to add these to int64
 
 
@@ -221,10 +223,29 @@ def _mask_length(v: VocabularyPlan, length: int) -> Iterator[Hit]:
 
 def _is_unusable(v: VocabularyPlan) -> bool:
     """Whether d2t has a dtype that DC308 reports: what its values say does not matter then."""
-    if v.d2t_tensor is None:
-        return False
-    dtype = v.d2t_tensor.dtype
-    return dtype in MASKS or is_float(dtype) or dtype.startswith(_NO_ARITHMETIC)
+    return v.d2t_tensor is not None and (v.d2t_tensor.dtype in MASKS or _why_unusable(v, v.d2t_tensor) is not None)
+
+
+def _why_unusable(v: VocabularyPlan, tensor: Tensor) -> str | None:
+    """What the engine makes of a dtype that is none of a signed integer; None when it takes the values as they are."""
+    if v.casts:
+        return _lost_by_casting(v, tensor)
+    if tensor.dtype.startswith(_NO_ARITHMETIC):
+        return "which cannot be added to int64: loading stops (RuntimeError: promotion is not supported)"
+    if is_float(tensor.dtype):
+        return "so the token ids become floats and the server ends at the first request"
+    return None
+
+
+def _lost_by_casting(v: VocabularyPlan, tensor: Tensor) -> str | None:
+    most = _EXACT.get(tensor.dtype)
+    if not is_float(tensor.dtype):
+        return None
+    if v.raw is None:
+        return "and cut to whole numbers without a word"
+    if most is None or all(abs(value) <= most for value in v.raw):
+        return None
+    return f"which holds no whole numbers above {most} exactly: the offsets were rounded when it was written"
 
 
 @rule("DC308", "d2t-dtype", Severity.ERROR, needs=("load",))
@@ -237,7 +258,8 @@ def d2t_dtype(s: Subject) -> Iterator[Hit]:
 
     ## Why is this bad?
     Floats load without a word and end the server at the first request: "Expected 'candidates' to be of type long"
-    (SGLang 0.5.15.post1). In bf16 ids above 256 are rounded as well.
+    (SGLang 0.5.15.post1). In bf16 ids above 256 are rounded as well. vLLM casts any dtype to int64, so there only what
+    was rounded is lost.
 
     ## Fix
     Store d2t as int64. From bf16 or fp16 it cannot be restored once ids were rounded: take the trainer's mapping.
@@ -246,13 +268,10 @@ def d2t_dtype(s: Subject) -> Iterator[Hit]:
     tensor = v.d2t_tensor
     if tensor is None:
         return
-    if tensor.dtype.startswith(_NO_ARITHMETIC):
-        outcome = "which cannot be added to int64: loading stops (RuntimeError: promotion is not supported)"
-    elif is_float(tensor.dtype):
-        outcome = "so the token ids become floats and the server ends at the first request"
-    elif tensor.dtype in MASKS and v.raw is not None and any(v.raw):
+    outcome = _why_unusable(v, tensor)
+    if outcome is None and tensor.dtype in MASKS and v.raw is not None and any(v.raw):
         outcome = "a mask, not offsets"
-    else:
+    if outcome is None:
         return
     loss = f"; {v.unreadable}" if v.unreadable else ""
     yield Hit(

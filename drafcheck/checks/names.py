@@ -41,7 +41,7 @@ def lost(s: Subject) -> Lost:
 
 
 def _lost(plan: LoadPlan, contract: Contract, switched: set[str]) -> Lost:
-    nameless = [t for t in plan.nameless if t.dtype[:1] not in "IU" and t.dtype != "BOOL" and t.name not in switched]
+    nameless = [t for t in plan.nameless if _is_weight_or_map(t, contract) and t.name not in switched]
     nameless = [t for t in nameless if not is_quantised_part(t.name)]  # DC507's
     wanted = wanted_names(contract, plan, [t.name for t in nameless])
     surplus = surplus_layers(plan)
@@ -50,6 +50,12 @@ def _lost(plan: LoadPlan, contract: Contract, switched: set[str]) -> Lost:
         return [(t, w) for t, w in zip(nameless, wanted_names(contract, plan, names(nameless)), strict=True)]
     found = zip(nameless, wanted, strict=True)
     return [(t, w) for t, w in found if w is not None or layer_of(t.name) not in surplus]
+
+
+def _is_weight_or_map(tensor: Tensor, contract: Contract) -> bool:
+    """Whether somebody would miss the tensor: other whole numbers and masks are nobody's parameters."""
+    whole = tensor.dtype[:1] in "IU" or tensor.dtype == "BOOL"
+    return not whole or tensor.name.endswith(f".{contract.names.get('mapping', '')}")
 
 
 def is_quantised_part(name: str) -> bool:
@@ -291,10 +297,22 @@ def refused_weight(s: Subject) -> Iterator[Hit]:
         yield Hit(
             f"{s.engine} stops at `{first.name}`: {refused[0].error}{instead}",
             places([r.tensor for r in refused if r.tensor is not None]),
-            help=_rename_help(s, first.name, wanted),
+            help=_no_table(s, first.name) or _rename_help(s, first.name, wanted),
             fixable=wanted is not None,
             about=names(r.tensor for r in refused if r.tensor is not None),
         )
+
+
+def _no_table(s: Subject, name: str) -> str | None:
+    """What to do with a mapping for which this release builds no parameter."""
+    _, contract = plans(s)
+    mark = contract.names.get("mapping")
+    if "parameter" not in contract.mapping or not mark or name != mark:
+        return None
+    return (
+        f"take `{name}` out of the checkpoint: {s.engine} reads one only where draft_vocab_size is another than the "
+        "target's vocabulary"
+    )
 
 
 @rule("DC105", "wrapper-prefix", Severity.ERROR, needs=("contract", "load"))

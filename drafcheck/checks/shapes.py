@@ -30,7 +30,8 @@ def shape_mismatch(s: Subject) -> Iterator[Hit]:
     ## What it does
     Compares every tensor with the parameter that this release builds from this config, and shows the formula with its
     numbers. Reports what the loader refuses, and what it cuts or pads without a word. The rows of `lm_head` and
-    `embed_tokens` are DC302's and DC312's, the input of `fc` is DC401's, rows that follow from `head_dim` DC202's.
+    `embed_tokens` and the length of d2t are DC302's and DC312's, fc's input is DC401's, rows that follow from head_dim
+    DC202's.
 
     ## Why is this bad?
     Most mismatches stop the server. The others are silent: k and v rows for 4 heads loaded into 2 gave accept length
@@ -80,6 +81,8 @@ def _belongs_elsewhere(s: Subject, refusal: Refusal) -> bool:
     parameter = plan.parameters[refusal.parameter]
     tensor = refusal.tensor.shape
     same_rank = len(tensor) == len(parameter.shape)
+    if parameter.name == contract.mapping.get("parameter"):
+        return True
     if parameter.name in ("lm_head.weight", "model.embed_tokens.weight"):
         return same_rank and tensor[0] != parameter.shape[0]
     if parameter.name == "model.fc.weight":

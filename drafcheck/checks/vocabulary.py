@@ -125,7 +125,7 @@ def draft_vocab_size(s: Subject) -> Iterator[Hit]:
 
     ## Why is this bad?
     A head of another size, or a config without the key, is refused at load. A d2t that is too short loads and ends the
-    server at the first draft id past its end (SGLang 0.5.15.post1: CUDA error at the first request).
+    server at the first draft id past its end (SGLang 0.5.15.post1: CUDA error at the first request); vLLM refuses it.
 
     ## Fix
     Set `draft_vocab_size` to the rows of `lm_head`; write the d2t that belongs to this head.
@@ -144,7 +144,7 @@ def draft_vocab_size(s: Subject) -> Iterator[Hit]:
             fixable=config_is_wrong,
         )
         return
-    yield from _mapping_length(s, v, built)
+    yield from _mapping_refused(s, v) or _mapping_length(s, v, built)
 
 
 def _unusable_size(s: Subject, v: VocabularyPlan, error: str) -> Hit:
@@ -175,6 +175,24 @@ def _others(v: VocabularyPlan) -> str:
 
 def _kept(v: VocabularyPlan) -> str:
     return f"t2d keeps {v.t2d.count(1)} tokens" if v.t2d is not None else ""
+
+
+def _mapping_refused(s: Subject, v: VocabularyPlan) -> list[Hit]:
+    """Where d2t is loaded into a parameter, which has a shape."""
+    _, load, contract, _ = parts(s)
+    name = contract.mapping.get("parameter")
+    refused = next((r for r in load.lost if r.cause == "shape" and r.parameter == name), None)
+    if refused is None or refused.tensor is None or name is None:
+        return []
+    built = load.parameters[name].shape[0]
+    return [
+        Hit(
+            f"d2t has the shape {list(refused.tensor.shape)}, {s.engine} builds {built} values for it "
+            f"{_why_built(s, v)} and refuses: {refused.error}",
+            (*at(refused.tensor, v.head_tensor), key(s, "draft_vocab_size")),
+            help="write the d2t that this lm_head was trained with",
+        )
+    ]
 
 
 def _mapping_length(s: Subject, v: VocabularyPlan, built: int | None) -> Iterator[Hit]:
@@ -209,17 +227,19 @@ def missing_lm_head(s: Subject) -> Iterator[Hit]:
     target's head while d2t renumbers the tokens. A head under a name that is dropped is DC101's or DC105's.
 
     ## Why is this bad?
-    A random head proposes random tokens: accept length 2.30 -> 1.01 on SGLang 0.5.15.post1, without a word.
+    A random head proposes random tokens: accept length 2.30 -> 1.01 on SGLang 0.5.15.post1, without a word. vLLM since
+    0.16 takes the target's head: right at full vocabulary, and the wrong rows under a d2t (run on 0.16.0 to 0.33.0: the
+    logits are those of the target's first rows).
 
     ## Fix
-    Export `lm_head`. A drafter of full vocabulary that uses the target's head says so with `draft_vocab_size: null`,
-    which SGLang reads since 0.5.2.
+    Export `lm_head`. For SGLang since 0.5.2 a drafter of full vocabulary that uses the target's head says so with
+    `draft_vocab_size: null`; for vLLM it just has none.
     """
-    v, load, _, _ = parts(s)
+    v, load, contract, _ = parts(s)
     if v.tied or _has_head(load) or _refuses(load, "draft_vocab_size") or misfit(s) is not None:
         return
     if v.head_from_target:
-        yield from _borrowed_and_renumbered(v)
+        yield from _borrowed_in_vain(s, v) if contract.mapping.get("parameter") else _borrowed_and_renumbered(v)
     elif HEAD in load.parameters:
         yield Hit(
             f"no lm_head in the checkpoint: the {_rows_built(load) or v.draft_vocab or '?'} rows "
@@ -236,6 +256,23 @@ def _borrowed_and_renumbered(v: VocabularyPlan) -> Iterator[Hit]:
             at(v.d2t_tensor),
             help="export the reduced lm_head that belongs to this d2t, or leave d2t out",
         )
+
+
+def _borrowed_in_vain(s: Subject, v: VocabularyPlan) -> Iterator[Hit]:
+    """The target's head in the place of a smaller one: its first rows are taken, whatever the draft ids stand for."""
+    _, load, _, _ = parts(s)
+    rows = _rows_built(load)
+    if rows is None or v.vocab is None or not is_reduced(rows, v.vocab):
+        return
+    renumbered = v.raw is not None and any(v.raw)
+    outcome = "and d2t makes other tokens of them" if renumbered else f"and no token from {rows} on is ever proposed"
+    yield Hit(
+        f"no lm_head in the checkpoint: {s.engine} takes the target's, of which it uses the rows 0 to {rows - 1} "
+        f"(draft_vocab_size {rows}) {outcome}",
+        (key(s, "draft_vocab_size"), *at(v.d2t_tensor)),
+        help="export the drafter again with lm_head.weight",
+        confidence=sure(v),
+    )
 
 
 def _help_headless(s: Subject) -> str:
@@ -292,7 +329,8 @@ def vocab_size(s: Subject) -> Iterator[Hit]:
     """`vocab_size` disagrees with the embedding in the file, or with the target.
 
     ## What it does
-    Compares `vocab_size` with the rows of `embed_tokens` and with the target's vocabulary, padding aside.
+    Compares `vocab_size` with the rows of `embed_tokens` and with the target's vocabulary, padding aside; for vLLM,
+    which spreads the logits over `vocab_size` tokens, with the tokens that d2t reaches.
 
     ## Why is this bad?
     An embedding with other rows than `vocab_size` is refused at load. A draft that keeps its own embedding, with fewer
@@ -315,8 +353,29 @@ def vocab_size(s: Subject) -> Iterator[Hit]:
             help=f"set vocab_size to {rows}",
             fixable=True,
         )
+    elif (too_wide := _spread(s, size)) is not None:
+        yield too_wide
     elif v.target_vocab is not None and is_another(size, v.target_vocab):
         yield _unlike_target(s, load, size, v.target_vocab)
+
+
+def _spread(s: Subject, size: int) -> Hit | None:
+    """The first draft token, or the rows of the head, that do not fit the width over which the logits are spread."""
+    v, load, contract, _ = parts(s)
+    table, built = contract.mapping.get("parameter"), _rows_built(load)
+    if "width" not in contract.mapping or load.refused is not None:
+        return None
+    last = max(v.targets, default=-1) if v.targets is not None else -1
+    if table in load.parameters and size <= last < (v.vocab or 0):
+        outcome = f"d2t reaches token {last}, and {s.engine} has no place for it (IndexError at the first logits)"
+    elif table not in load.parameters and built is not None and built != size:
+        outcome = f"the head has {built} rows, and {s.engine} stops at the first logits (AssertionError)"
+    else:
+        return None
+    vocab = v.target_vocab or built
+    return Hit(
+        f"vocab_size is {size}: {outcome}", (key(s, "vocab_size"),), help=f"set vocab_size to {vocab}", fixable=True
+    )
 
 
 def _unlike_target(s: Subject, load: LoadPlan, size: int, target: int) -> Hit:

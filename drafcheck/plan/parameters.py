@@ -90,6 +90,7 @@ def _applies(contract: Contract, entry: Table, config: DraftConfig) -> bool:
         "absent": value is MISSING,
         "null": value is None,
         "not a table": present and not isinstance(value, dict),
+        "a number": present and isinstance(value, (int, float)),
         "not a list": present and not isinstance(value, (list, str, dict)),
         "not a flag": value is not MISSING and not isinstance(value, bool),
         "not a float": value is not MISSING and not isinstance(value, float),

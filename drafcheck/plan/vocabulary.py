@@ -165,6 +165,7 @@ def _find(plan: VocabularyPlan, tensors: list[Tensor], contract: Contract) -> No
     plan.head_tensor = named(tensors, HEAD)
     if plan.d2t_tensor is not None:
         plan.semantics = str(contract.mapping.get("semantics", "none"))
+        plan.casts = bool(contract.mapping.get("casts"))
 
 
 def _measure(
