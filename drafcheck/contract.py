@@ -230,15 +230,16 @@ class Contract(NamedTuple):
     Of several entries for one quantity, message or placeholder the first counts.
 
     ``read``: how each quantity is read from config.json; ``messages``: what it says when it refuses. ``flags``,
-    ``refuse``, ``params``, ``sharing``, ``expand``, ``computed``, ``skips``, ``unknown``: all in force. ``names``,
-    ``loaders``, ``mapping``: the first.
-    ``skips``: what the loader passes over for some configs; ``unknown``: what it says to names that lead nowhere.
+    ``refuse``, ``params``, ``required``, ``sharing``, ``expand``, ``computed``, ``skips``, ``unknown``: all in force.
+    ``names``, ``loaders``, ``mapping``: the first. ``skips``: what the loader passes over for some configs;
+    ``unknown``: what it says to names that lead nowhere; ``required``: what it insists on.
     """
 
     name: str  # such as sglang/llama_eagle3
     architecture: str
     algorithms: tuple[str, ...]
     kind: str  # eagle3, eagle1, dflash ...
+    states: str  # which of the target's hidden states it is fed: aux, last or layers
     not_described: tuple[str, ...]  # config keys with which the class is built in a way that the book does not know
     summary: str
     read: Table
@@ -253,6 +254,7 @@ class Contract(NamedTuple):
     loaders: Table
     messages: Table
     mapping: Table
+    required: tuple[Table, ...]
     sharing: tuple[Table, ...]
     params: tuple[Table, ...]
     expand: Table
@@ -314,6 +316,7 @@ def _contract(name: str, architecture: str, book: Table, revision: Table, engine
         architecture=architecture,
         algorithms=tuple(book.get("algorithms", [])),
         kind=str(book.get("kind", "")),
+        states=str(book.get("states", "aux")),
         not_described=tuple(book.get("not_described", {}).get("keys", [])),
         summary=str(revision.get("summary", "")),
         read=merged("read"),
@@ -328,6 +331,7 @@ def _contract(name: str, architecture: str, book: Table, revision: Table, engine
         loaders=first("loaders"),
         messages=merged("messages"),
         mapping=first("mapping"),
+        required=every("required"),
         sharing=every("sharing"),
         params=every("param"),
         expand={key: value for entry in reversed(every("expand")) for key, value in _placeholders(entry).items()},

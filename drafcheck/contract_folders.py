@@ -9,9 +9,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from drafcheck.contract import bounds, contract_files, engines, extended, load_toml, releases, rules_folder
-from drafcheck.contract_models import ContractBook, ContractPart, EngineBook, ProducerBook
+from drafcheck.contract_models import ContractBook, ContractPart, EngineBook
 from drafcheck.contract_tables import PARTS, contract_table
 from drafcheck.errors import UsageError
+from drafcheck.producer_models import ProducerBook
 from drafcheck.selection import suggestion
 from drafcheck.settings_model import complaint
 from drafcheck.tomlpos import Route, line_of, parse, read_text, shown

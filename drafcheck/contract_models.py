@@ -32,9 +32,22 @@ Words = list[Word]
 Range = Annotated[str, AfterValidator(_is_range)]
 Pair = Annotated[list[str], Field(min_length=2, max_length=2)]
 State = Literal[
-    "absent", "null", "not a table", "not a list", "not a flag", "not an integer", "not a float", "a number", ""
+    "absent",
+    "null",
+    "nothing",
+    "empty",
+    "not a table",
+    "not a list",
+    "no list",
+    "not a flag",
+    "not an integer",
+    "not a float",
+    "a number",
+    "set, no integer",
+    "set, no text",
+    "",
 ]
-LoadKind = Literal["plain", "vocab", "qkv", "merged", "row", "replicated", "bias"]
+LoadKind = Literal["plain", "vocab", "qkv", "merged", "row", "replicated", "bias", "exact", "joined"]
 
 
 class _Table(BaseModel):
@@ -106,6 +119,8 @@ class Flag(_Entry):
     name: Word
     any: Words = []
     first: Words = []
+    is_: str = Field(default="", alias="is")
+    any_case: bool = False
     null: Word = ""
     falsy: Word = ""
     differ: list[Pair] = []
@@ -122,23 +137,46 @@ class Refuse(_Entry):
     is_: State = Field(default="", alias="is")
     is_not: int = 0
     not_in: list[str] = []
+    below: int = 0
+    beyond: Word = ""
+    when: Word = ""
     unless: Word = ""
     cause: Word = ""
     stage: Literal["config", "class", "construct"] = "construct"
 
     @model_validator(mode="after")
     def _says_when(self) -> Refuse:
-        if len({"is_", "is_not", "not_in"} & self.model_fields_set) != 1:
-            raise ValueError("one of `is`, `is_not` and `not_in` is wanted")
+        if len({"is_", "is_not", "not_in", "below", "beyond"} & self.model_fields_set) != 1:
+            raise ValueError("one of `is`, `is_not`, `not_in`, `below` and `beyond` is wanted")
         return self
+
+
+class RefusedName(_Table):
+    """Names without a parameter at which the loader stops."""
+
+    start: Annotated[Words, Field(min_length=1)]
+    error: Word
+    having: Word = ""
+    lacking: Word = ""
+    shows: Word = ""
 
 
 class Names(_Entry):
     """From the names of tensors to those of parameters."""
 
     rename: list[Pair] = []
+    rename_start: list[Pair] = []
+    alias: dict[str, Word] = {}
     mapping: Word = ""
+    mapping_word: Word = ""
     drop: Words = []
+    drop_word: Words = []
+    drop_start: Words = []
+    direct: Words = []
+    strip: Words = []
+    order: Words = []
+    unknown: Word = ""
+    refuse: list[RefusedName] = []
     prefixes: list[str] = []
     bare: Words = []
     harmless: Words = []
@@ -190,6 +228,15 @@ class Mapping(_Entry):
     width: Word = ""
 
 
+class Required(_Entry):
+    """Parameters that the loader insists on once everything is read; ``{missing}`` in the error lists those left."""
+
+    when: Word = ""
+    unless: Word = ""
+    parameters: Annotated[Words, Field(min_length=1)]
+    error: Word
+
+
 class Sharing(_Entry):
     """A parameter that is taken from the target."""
 
@@ -213,11 +260,14 @@ class Param(_Entry):
     unless: Word = ""
     layers: Literal["first", "later", ""] = ""
     spare: bool = False
+    says: Word = ""
 
     @model_validator(mode="after")
     def _has_a_shape(self) -> Param:
         if bool(self.shape) == bool(self.shards) or (self.in_ and not self.shards):
             raise ValueError("either `shape`, or `shards` (and `in`, but for a bias) are wanted")
+        if (self.load == "exact") != bool(self.says):
+            raise ValueError("`says` names the message of a parameter that is loaded `exact`")
         return self
 
 
@@ -261,6 +311,7 @@ class ContractPart(_Table):
     architectures: Words = []
     algorithms: Words = []
     kind: str = ""
+    states: Literal["aux", "last", "layers"] = "aux"
     revision: list[Revision] = []
     read: list[Read] = []
     values: Values = Values()
@@ -275,6 +326,7 @@ class ContractPart(_Table):
     loaders: list[Loaders] = []
     messages: list[Texts] = []
     mapping: list[Mapping] = []
+    required: list[Required] = []
     sharing: list[Sharing] = []
     param: list[Param] = []
     expand: list[Texts] = []
@@ -295,7 +347,7 @@ class ContractBook(ContractPart):
         places = {"{" + key + "}" for entry in self.expand for key in entry}
         conditions: list[tuple[str, int, str, Any]] = [
             (section, number, key, getattr(entry, key, ""))
-            for section in ("flag", "refuse", "skip", "sharing", "param")
+            for section in ("flag", "refuse", "skip", "required", "sharing", "param")
             for number, entry in enumerate(getattr(self, section))
             for key in ("when", "unless")
         ]
@@ -307,81 +359,3 @@ class ContractBook(ContractPart):
             if placeholder and placeholder[0] not in places:
                 return f"no [[expand]] says what {placeholder[0]} in {param.name!r} is", ("param", number, "name")
         return None
-
-
-Sure = Literal["certain", "likely", "guess"]
-Points = Annotated[int, Field(ge=1)]
-
-
-class Marks(_Table):
-    """What is asked of a checkpoint's files: all of it has to be there."""
-
-    keys: Words = []
-    is_: dict[str, str | int | float | bool] = Field(default={}, alias="is")
-    without: Words = []
-    architectures: Words = []
-    tensors: Words = []
-    no_tensors: Words = []
-    files: Words = []
-    metadata: list[str] = []
-    dtype: Word = ""
-    d2t: Literal["unsorted", ""] = ""
-
-
-class Clue(Marks):
-    """Marks that speak for a producer, or against it with points below zero."""
-
-    points: int
-
-
-class Norms(_Table):
-    """What the norm flags of a producer mean."""
-
-    before_residual: Literal["never", "stated", ""] = ""
-    output: Literal["head", "recurrence", ""] = ""
-
-
-class Means(_Entry):
-    """What the files of a producer mean."""
-
-    when: Marks = Marks()
-    export: Word = ""
-    ids: Literal["outputs", "inputs", ""] = ""
-    ids_key: Word = ""
-    ids_confidence: Sure = "certain"
-    default: Words = []
-    default_confidence: Sure = "certain"
-    lost: Word = ""
-    norms: Norms = Norms()
-
-
-class Writer(_Entry):
-    """One producer: its marks, and what it means."""
-
-    name: Word
-    version: Word = ""
-    clue: Annotated[list[Clue], Field(min_length=1)]
-    means: list[Means] = []
-
-
-class Levels(_Table):
-    """The points that a name takes, and by how many it has to lead."""
-
-    certain: Points
-    likely: Points
-    guess: Points
-    lead: Points
-
-
-class Usual(_Table):
-    """The layer inputs that nearly everybody trains on."""
-
-    inputs: Annotated[Words, Field(min_length=1)]
-
-
-class ProducerBook(_Table):
-    """``producers.toml``."""
-
-    confidence: Levels
-    usual: Usual
-    producer: Annotated[list[Writer], Field(min_length=1)]

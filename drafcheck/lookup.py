@@ -1,7 +1,8 @@
 """Reading a config as a contract says: first usable value, integer products, flags.
 
-The little language of ``[[read]]``: ``"key.sub"`` is a config key, ``"key where model_type is x"`` one that counts for
-that model_type only, ``"len key"`` the length of a list, ``"= a * b // c"`` an expression over other quantities,
+The little language of ``[[read]]``: ``"key.sub"`` is a config key, ``"a | b"`` the first of two that is present,
+``"key where model_type is x"`` one that counts for that model_type only, ``"len key"`` the length of a list,
+``"max key"`` the largest integer of one, ``"= a * b // c"`` an expression over other quantities,
 ``"target vocab_size"`` a size of the target, where there is one, a number is itself. ``param`` shapes are such
 expressions too.
 """
@@ -24,7 +25,22 @@ _TERM = re.compile(r"\s*(\*|//|\+)\s*")
 
 
 def raw(config: DraftConfig, key: str) -> Any:
-    """The value at a dotted key, or MISSING when it, or a table on the way, is absent."""
+    """The value at a dotted key, or MISSING when it, or a table on the way, is absent.
+
+    Of ``"a.b | c"`` the first key that is present counts, be its value null.
+    """
+    if " | " in key:
+        return _raw(config, present_key(config, key))
+    return _raw(config, key)
+
+
+def present_key(config: DraftConfig, key: str) -> str:
+    """Of ``"a.b | c"`` the first key that is present, else the first; a single key is itself."""
+    keys = key.split(" | ")
+    return next((k for k in keys if _raw(config, k) is not MISSING), keys[0])
+
+
+def _raw(config: DraftConfig, key: str) -> Any:
     here: Any = config.data
     for part in key.split("."):
         if not isinstance(here, dict) or part not in here:
@@ -52,15 +68,20 @@ def _item(contract: Contract, item: int | str, config: DraftConfig) -> int | Non
         return item
     if item.startswith("= "):
         return evaluate(contract, item[2:], config)
-    if item.startswith("len "):
-        value = raw(config, item[4:])
-        return len(value) if isinstance(value, (list, dict, str)) and value else None
     if item.startswith(OF_THE_TARGET):
         return _of_the_target(config, item[len(OF_THE_TARGET) :])
+    if item.startswith(("len ", "max ")):
+        return _of_a_list(raw(config, item[4:]), item[:3])
     key, _, model_type = item.partition(" where model_type is ")
     if model_type and config.data.get("model_type") != model_type:
         return None
     return _key(contract, key, config)
+
+
+def _of_a_list(value: object, what: str) -> int | None:
+    if what == "len":
+        return len(value) if isinstance(value, (list, dict, str)) and value else None
+    return max(value) if isinstance(value, list) and value and all(map(is_integer, value)) else None
 
 
 def _of_the_target(config: DraftConfig, size: str) -> int | None:
@@ -113,6 +134,9 @@ def _stated(contract: Contract, entry: Table, config: DraftConfig) -> bool:
         return raw(config, entry["null"]) is None
     if "falsy" in entry:
         return not raw(config, entry["falsy"])  # MISSING is an object, and so true
+    if "is" in entry:
+        value = raw(config, " | ".join(entry["first"]))
+        return bool((value.lower() if isinstance(value, str) and entry.get("any_case") else value) == entry["is"])
     if "first" in entry:
         present = [raw(config, key) for key in entry["first"]]
         return bool(next((v for v in present if v is not MISSING), False))
@@ -151,6 +175,8 @@ def keys_read(contract: Contract, config: DraftConfig) -> list[str]:
     told = [i for i in items if isinstance(i, str) and not i.startswith(("= ", OF_THE_TARGET))]
     named = [i.partition(" where model_type is ") for i in told]
     wanted = [
-        key for key, _, only in named if not key.startswith("len ") and only in ("", config.data.get("model_type"))
+        key
+        for key, _, only in named
+        if not key.startswith(("len ", "max ")) and only in ("", config.data.get("model_type"))
     ]
-    return list(dict.fromkeys(wanted))
+    return list(dict.fromkeys(present_key(config, key) for key in wanted))

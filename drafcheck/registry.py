@@ -39,7 +39,8 @@ class Rule(NamedTuple):
 
     ``severities`` lists every severity that the check may give, the default first.
     ``needs`` names the parts of the Subject without which the rule is skipped
-    (see ``drafcheck.subject.NEEDS``).
+    (see ``drafcheck.subject.NEEDS``). ``concerns`` names what a draft class must have for the rule to say anything
+    (see ``drafcheck.concerns``); where it has not, there is nothing to check and nothing is skipped.
     """
 
     code: str
@@ -48,6 +49,7 @@ class Rule(NamedTuple):
     needs: tuple[str, ...]
     since: str
     check: Check
+    concerns: str = ""
 
     @property
     def doc(self) -> str:
@@ -67,6 +69,7 @@ def rule(
     *severities: Severity,
     needs: tuple[str, ...] = (),
     since: str = "0.1.0",
+    concerns: str = "",
 ) -> Callable[[Check], Check]:
     """Declare the decorated generator as the check of rule ``code``.
 
@@ -76,7 +79,7 @@ def rule(
     def declare(check: Check) -> Check:
         if code in _RULES or any(r.name == name for r in _RULES.values()):
             raise ValueError(f"rule {code} {name} is declared twice")
-        _RULES[code] = Rule(code, name, severities, needs, since, check)
+        _RULES[code] = Rule(code, name, severities, needs, since, check, concerns)
         return check
 
     return declare

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from drafcheck import __version__
 from drafcheck.checkpoint import open_checkpoint
 from drafcheck.checks.internal import crashes
+from drafcheck.concerns import concerned
 from drafcheck.contract import Engine, contract_for, extended, load_toml
 from drafcheck.crash import describe
 from drafcheck.draftmode import usual_algorithm
@@ -295,6 +296,8 @@ def _run(rule: Rule, seen: Examination) -> None:
         seen.skipped.append((rule.code, _why_skipped(subject, missing)))
         return
     seen.ran.append(rule.code)
+    if rule.concerns and not seen.attempt("telling what is concerned", lambda: concerned(subject, rule.concerns)):
+        return
     seen.attempt(f"rule {rule.code} {rule.name}", lambda: _collect(rule, subject, seen))
 
 

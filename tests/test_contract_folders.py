@@ -13,9 +13,10 @@ from drafcheck import contract_tables
 from drafcheck.cli import run
 from drafcheck.contract import contract_files, engines, extended, load_toml, rules_folder
 from drafcheck.contract_folders import checked
-from drafcheck.contract_models import ContractBook, ContractPart, EngineBook, ProducerBook
+from drafcheck.contract_models import ContractBook, ContractPart, EngineBook
 from drafcheck.contract_tables import contract_table
 from drafcheck.errors import UsageError
+from drafcheck.producer_models import ProducerBook
 
 ENGINE = ("--engine", "sglang==0.5.15")
 

@@ -26,6 +26,7 @@ PARTS = {
     "stacked": ("Fused parameters", "Which part of which fused parameter a projection fills."),
     "param": ("Parameters", "What is built, and what stays in it (`initial`) when no tensor reaches it."),
     "expand": ("Placeholders", "What the names in braces stand for."),
+    "required": ("Insisted on", "Parameters whose absence the loader does not let pass."),
     "sharing": (
         "Taken from the target",
         "Parameters that the engine fills itself, whatever the file holds or (`absent`) when it holds no such name.",
@@ -35,7 +36,7 @@ PARTS = {
     "loaders": ("Shapes that differ", "What a sharded loader does with a dimension that is too long or too short."),
     "messages": ("Messages", "What the loader says when it refuses a shape."),
 }
-HEAD = ("architectures", "algorithms", "kind")
+HEAD = ("architectures", "algorithms", "kind", "states")
 FIRST, LAST = ("versions", "name", "key"), ("summary", "error", "source")
 
 

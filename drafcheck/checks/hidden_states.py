@@ -60,11 +60,11 @@ def _odd_width(s: Subject, fc: Fc) -> Iterator[Hit]:
 
 def _unlike_the_parameter(s: Subject, fc: Fc, w: WiringPlan) -> Hit:
     assert s.config is not None
-    key = w.source if w.source != "default" else "num_aux_hidden_states"
+    key = w.source if w.source != "default" or w.states != "aux" else "num_aux_hidden_states"
     keys = [k for k in (key, "target_hidden_size") if k in s.config.data or "." in k]
     return Hit(
         f"`{fc.tensor.name}` takes {fc.columns} values, but {s.engine} builds it for {w.fc_in} "
-        f"({states(w.num_aux, w.target_hidden)})",
+        f"({'embedding and last hidden state' if w.states == 'last' else states(w.num_aux, w.target_hidden)})",
         (fc.place, *(at(s, k) for k in keys)),
         help=_width_help(s, fc, w),
     )
@@ -99,7 +99,7 @@ def _unlike_the_states(s: Subject, fc: Fc, w: WiringPlan) -> Hit:
     )
 
 
-@rule("DC402", "aux-not-captured", Severity.ERROR, needs=("config", "weights"))
+@rule("DC402", "aux-not-captured", Severity.ERROR, needs=("config", "weights"), concerns="aux")
 def aux_not_captured(s: Subject) -> Iterator[Hit]:
     """The target does not hand over the auxiliary hidden states that `fc` was trained on.
 
@@ -196,7 +196,14 @@ def target_hidden_size(s: Subject) -> Iterator[Hit]:
         return
     place = (s.config.at("hidden_size"), s.target.at(*s.target.route, "hidden_size"))
     said = s.contract.value("target_hidden", s.config)
-    if said != theirs:
+    if s.contract.states != "aux":
+        yield Hit(
+            f"the drafter's hidden size is {own}, the target's {theirs}: {s.engine} feeds this class the target's "
+            "hidden states as they are",
+            place,
+            help="serve it with the target that it was trained on",
+        )
+    elif said != theirs:
         yield Hit(
             f"the drafter's hidden size is {own}, the target's {theirs}, and {s.engine} takes {said} for one state",
             place,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from drafcheck.plan.model import WiringPlan
 
 
-@rule("DC403", "aux-layer-range", Severity.ERROR, Severity.WARNING, needs=("config", "contract"))
+@rule("DC403", "aux-layer-range", Severity.ERROR, Severity.WARNING, needs=("config", "contract"), concerns="aux")
 def aux_layer_range(s: Subject) -> Iterator[Hit]:
     """A layer id that the engine never captures: past the end, negative, repeated, or no integer.
 
@@ -113,7 +113,14 @@ def _default_collides(s: Subject, w: WiringPlan) -> Iterator[Hit]:
     )
 
 
-@rule("DC404", "aux-layer-convention", Severity.ERROR, Severity.WARNING, needs=("config", "contract", "target"))
+@rule(
+    "DC404",
+    "aux-layer-convention",
+    Severity.ERROR,
+    Severity.WARNING,
+    needs=("config", "contract", "target"),
+    concerns="aux",
+)
 def aux_layer_convention(s: Subject) -> Iterator[Hit]:
     """A layer id means another layer to this engine than to whoever trained the drafter.
 
@@ -180,7 +187,14 @@ def _told_again(s: Subject, trained: Trained, w: WiringPlan) -> str:
     return "; then suppress this finding, as they are no longer the producer's own numbers" if own else ""
 
 
-@rule("DC405", "aux-layers-ignored", Severity.ERROR, Severity.WARNING, needs=("config", "contract", "target"))
+@rule(
+    "DC405",
+    "aux-layers-ignored",
+    Severity.ERROR,
+    Severity.WARNING,
+    needs=("config", "contract", "target"),
+    concerns="aux",
+)
 def aux_layers_ignored(s: Subject) -> Iterator[Hit]:
     """The config names layers where this version does not look, and its default is another choice.
 
@@ -261,6 +275,7 @@ def _stated_elsewhere(s: Subject) -> Iterator[tuple[str, tuple[int, ...], bool, 
     Severity.WARNING,
     Severity.ERROR,
     needs=("config", "contract", "target"),
+    concerns="aux",
 )
 def aux_layers_defaulted(s: Subject) -> Iterator[Hit]:
     """No layer ids are read from the config: this is what the engine takes.

@@ -103,7 +103,7 @@ def quietly(contract: Contract) -> str:
     return "with no more than a log line" if contract.names.get("logs") else "without a word"
 
 
-@rule("DC101", "dropped-weight", Severity.ERROR, Severity.WARNING, needs=("contract", "load"))
+@rule("DC101", "dropped-weight", Severity.ERROR, Severity.WARNING, needs=("contract", "load"), concerns="fit")
 def dropped_weight(s: Subject) -> Iterator[Hit]:
     """The engine ignores a tensor that it would need.
 
@@ -184,7 +184,9 @@ def differing(name: str, wanted: str) -> tuple[str, str]:
     return name[: len(name) - cut], wanted[: len(wanted) - cut]
 
 
-@rule("DC102", "unwritten-parameter", Severity.ERROR, Severity.NOTE, needs=("contract", "load", "weights"))
+@rule(
+    "DC102", "unwritten-parameter", Severity.ERROR, Severity.NOTE, needs=("contract", "load", "weights"), concerns="fit"
+)
 def unwritten_parameter(s: Subject) -> Iterator[Hit]:
     """The engine creates a parameter that nothing fills.
 
@@ -248,7 +250,7 @@ def _file(s: Subject) -> str | None:
     return files[0].name if files else None
 
 
-@rule("DC103", "partial-parameter", Severity.ERROR, needs=("contract", "load"))
+@rule("DC103", "partial-parameter", Severity.ERROR, needs=("contract", "load"), concerns="fit")
 def partial_parameter(s: Subject) -> Iterator[Hit]:
     """A fused parameter gets only some of its parts.
 
@@ -273,7 +275,7 @@ def partial_parameter(s: Subject) -> Iterator[Hit]:
         )
 
 
-@rule("DC104", "refused-weight", Severity.ERROR, needs=("contract", "load"))
+@rule("DC104", "refused-weight", Severity.ERROR, needs=("contract", "load"), concerns="fit")
 def refused_weight(s: Subject) -> Iterator[Hit]:
     """The loader raises on the name of a tensor.
 
@@ -315,7 +317,7 @@ def _no_table(s: Subject, name: str) -> str | None:
     )
 
 
-@rule("DC105", "wrapper-prefix", Severity.ERROR, needs=("contract", "load"))
+@rule("DC105", "wrapper-prefix", Severity.ERROR, needs=("contract", "load"), concerns="fit")
 def wrapper_prefix(s: Subject) -> Iterator[Hit]:
     """Names carry a prefix that a training wrapper left on them.
 
@@ -349,7 +351,7 @@ def wrapper_prefix(s: Subject) -> Iterator[Hit]:
         )
 
 
-@rule("DC108", "foreign-naming", Severity.ERROR, needs=("contract", "load"))
+@rule("DC108", "foreign-naming", Severity.ERROR, needs=("contract", "load"), concerns="fit")
 def foreign_naming(s: Subject) -> Iterator[Hit]:
     """The names are another trainer's or engine's dialect.
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from drafcheck.subject import Subject
 
 
-@rule("DC407", "norm-flag", Severity.ERROR, Severity.NOTE, needs=("contract", "load", "config"))
+@rule("DC407", "norm-flag", Severity.ERROR, Severity.NOTE, needs=("contract", "load", "config"), concerns="fit")
 def norm_flag(s: Subject) -> Iterator[Hit]:
     """Norm tensors without the flag that makes this release use them, or the flag without the tensors.
 
@@ -103,7 +103,7 @@ def _without_tensors(s: Subject, group: Idle) -> Hit:
     )
 
 
-@rule("DC408", "norm-semantics", Severity.WARNING, Severity.NOTE, needs=("contract", "config"))
+@rule("DC408", "norm-semantics", Severity.WARNING, Severity.NOTE, needs=("contract", "config"), concerns="fit")
 def norm_semantics(s: Subject) -> Iterator[Hit]:
     """A key asks for a computation that this release does not do, or means another one to who wrote it.
 

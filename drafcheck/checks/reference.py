@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from drafcheck.subject import Subject
 
 
-@rule("DC311", "mapping-differs", Severity.ERROR, needs=("reference", "comparison"))
+@rule("DC311", "mapping-differs", Severity.ERROR, needs=("reference", "comparison"), concerns="mapping")
 def mapping_differs(s: Subject) -> Iterator[Hit]:
     """The draft ids mean other tokens than in the reference.
 

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 
 from drafcheck.checks.names import absent_layers, layer_of, names, places, plans, surplus_layers
 from drafcheck.finding import Confidence, Location, Severity
-from drafcheck.heads import misfit
 from drafcheck.lookup import MISSING, raw
 from drafcheck.plan.model import Parameter, Refusal, Write
 from drafcheck.registry import Hit, rule
 from drafcheck.tensor import Tensor
 from drafcheck.width import hidden_size_meant
-from drafcheck.words import count, listed, shape
+from drafcheck.words import count, shape
 
 if TYPE_CHECKING:
     from drafcheck.contract import Contract
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 HEAD_SHARDS = ("q", "k", "v")
 
 
-@rule("DC201", "shape-mismatch", Severity.ERROR, Severity.NOTE, needs=("contract", "load"))
+@rule("DC201", "shape-mismatch", Severity.ERROR, Severity.NOTE, needs=("contract", "load"), concerns="fit")
 def shape_mismatch(s: Subject) -> Iterator[Hit]:
     """A tensor does not have the shape of the parameter that it is written to.
 
@@ -42,8 +41,6 @@ def shape_mismatch(s: Subject) -> Iterator[Hit]:
     Make config.json say what the tensors are.
     """
     plan, contract = plans(s)
-    if misfit(s) is not None:
-        return  # another kind of head altogether, which DC504 says
     refused = [r for r in plan.lost if r.cause == "shape" and not _belongs_elsewhere(s, r)]
     meant = hidden_size_meant(s)
     if meant is not None and s.config is not None:
@@ -175,7 +172,7 @@ def _shape_help(s: Subject, formula: str, have: tuple[int, ...], want: tuple[int
     return "make config.json say what the tensors are, or export the drafter again"
 
 
-@rule("DC202", "head-geometry", Severity.ERROR, needs=("contract", "load", "config"))
+@rule("DC202", "head-geometry", Severity.ERROR, needs=("contract", "load", "config"), concerns="fit")
 def head_geometry(s: Subject) -> Iterator[Hit]:
     """The rows of q, k and v do not fit heads x head_dim as this release derives them.
 
@@ -233,7 +230,7 @@ def _projections(s: Subject, layer: int) -> dict[str, Tensor | None]:
     return found
 
 
-@rule("DC203", "layer-count", Severity.ERROR, Severity.NOTE, needs=("contract", "load", "config"))
+@rule("DC203", "layer-count", Severity.ERROR, Severity.NOTE, needs=("contract", "load", "config"), concerns="fit")
 def layer_count(s: Subject) -> Iterator[Hit]:
     """The layers in the file are not the layers that this release builds.
 
@@ -303,69 +300,6 @@ def _surplus(s: Subject, said: int | None) -> Iterator[Hit]:
             confidence=Confidence.LIKELY,
             about=names(surplus),
         )
-
-
-@rule("DC204", "bias-without-slot", Severity.ERROR, Severity.WARNING, Severity.NOTE, needs=("contract", "load"))
-def bias_without_slot(s: Subject) -> Iterator[Hit]:
-    """A bias has no parameter, or a bias parameter has no tensor.
-
-    ## What it does
-    Reports bias tensors that this release's class builds no parameter for (a warning when they are all zero), and bias
-    parameters that nothing writes: an error where they are uninitialised memory (o_proj before SGLang 0.5.9), a note
-    where `fc` starts from its own random bias. Biases that start as zeros are no fault.
-
-    ## Why is this bad?
-    The drafter was trained with the bias and is served without it, or the other way round. A random `fc` bias cost
-    nothing on SGLang 0.5.15.post1 (accept length 2.31 against 2.30).
-
-    ## Fix
-    Set `attention_bias` and `bias` to what the tensors are; a bias that this class cannot hold has no lossless repair.
-    """
-    plan, _ = plans(s)
-    homeless = [d for d in plan.dropped if d.why == "no-slot"]
-    for zero, severity in ((True, Severity.WARNING), (False, Severity.ERROR)):
-        group = [d.tensor for d in homeless if (d.zero is True) is zero]
-        if group:
-            state = "all zero, " if zero else ""
-            yield Hit(
-                f"{count(len(group), 'bias tensor')} ({state}{listed([t.name for t in group])}) without a parameter in "
-                f"{s.engine}: served without",
-                places(group),
-                help=_bias_help(s, group[0].name),
-                severity=severity,
-                about=names(group),
-            )
-    yield from _unwritten_biases(s)
-
-
-def _bias_help(s: Subject, name: str) -> str:
-    """The config key that gives this bias a parameter, where the class has one for it."""
-    _, contract = plans(s)
-    last = ".".join(name.split(".")[-2:])
-    slots = [p["when"] for p in contract.params if p["name"].endswith(last) and "when" in p]
-    keys = [key for flag in contract.flags if flag["name"] in slots for key in flag.get("any", [])]
-    if keys:
-        return f"set `{keys[0]}` to true in config.json: the class then builds the bias"
-    return "train the head without these biases: this draft class has no place for them"
-
-
-def _unwritten_biases(s: Subject) -> Iterator[Hit]:
-    plan, _ = plans(s)
-    biases = [n for n in plan.unwritten if n.endswith(".bias")] if plan.refused is None else []
-    for initial, severity in (("empty", Severity.ERROR), ("random", Severity.NOTE)):
-        group = [n for n in biases if plan.parameters[n].initial == initial]
-        if group:
-            state = "uninitialised memory" if initial == "empty" else "its random initialisation"
-            said = [k for k in ("attention_bias", "bias") if s.config is not None and s.config.data.get(k)]
-            yield Hit(
-                f"{listed(group)} of {s.engine} keeps {state}: the file has no such bias",
-                tuple(s.config.at(k) for k in said if s.config is not None) or (Location(file="config.json"),),
-                help="set `attention_bias` and `bias` to false in config.json"
-                if initial == "empty"
-                else "nothing to do: measured harmless",
-                severity=severity,
-                about=tuple(group),
-            )
 
 
 @rule("DC509", "config-value", Severity.ERROR, needs=("contract", "load", "config"))

@@ -63,7 +63,7 @@ def _refuses(load: LoadPlan, key: str) -> bool:
     return load.refused is not None and load.refused.key == key
 
 
-@rule("DC301", "missing-d2t", Severity.ERROR, needs=("load", "weights"))
+@rule("DC301", "missing-d2t", Severity.ERROR, needs=("load", "weights"), concerns="mapping")
 def missing_d2t(s: Subject) -> Iterator[Hit]:
     """The head has fewer rows than the target has tokens, and no d2t says which token a row stands for.
 
@@ -114,7 +114,7 @@ def help_without_d2t(v: VocabularyPlan) -> str:
     return "add the trainer's d2t (target token minus draft id, int64), from the vocabulary mapping it was trained with"
 
 
-@rule("DC302", "draft-vocab-size", Severity.ERROR, Severity.WARNING, needs=("load",))
+@rule("DC302", "draft-vocab-size", Severity.ERROR, Severity.WARNING, needs=("load",), concerns="head")
 def draft_vocab_size(s: Subject) -> Iterator[Hit]:
     """The sizes of the draft vocabulary do not agree.
 
@@ -218,7 +218,7 @@ def _mapping_length(s: Subject, v: VocabularyPlan, built: int | None) -> Iterato
         )
 
 
-@rule("DC309", "missing-lm-head", Severity.ERROR, needs=("load", "weights"))
+@rule("DC309", "missing-lm-head", Severity.ERROR, needs=("load", "weights"), concerns="head")
 def missing_lm_head(s: Subject) -> Iterator[Hit]:
     """The checkpoint has no lm_head, and the engine takes none, or the wrong one, from the target.
 
@@ -284,7 +284,7 @@ def _help_headless(s: Subject) -> str:
     return export
 
 
-@rule("DC310", "tied-head", Severity.ERROR, Severity.WARNING, needs=("load",))
+@rule("DC310", "tied-head", Severity.ERROR, Severity.WARNING, needs=("load",), concerns="head")
 def tied_head(s: Subject) -> Iterator[Hit]:
     """`tie_word_embeddings` makes the engine ignore the head in the file.
 

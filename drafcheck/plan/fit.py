@@ -33,8 +33,8 @@ def fit(contract: Contract, parameter: Parameter, shard: str | None, shape: Shap
     if -1 in wanted or shape == wanted:
         return Fit()
     kind = parameter.load
-    if kind == "plain":
-        return _plain(contract, wanted, shape)
+    if kind in ("plain", "exact"):
+        return _plain(contract, wanted, shape, parameter.says)
     if kind in ("replicated", "bias"):
         return _refuse(contract, kind, wanted, shape or (1,))
     if kind == "vocab":
@@ -44,16 +44,29 @@ def fit(contract: Contract, parameter: Parameter, shard: str | None, shape: Shap
     return _sharded(contract, kind, wanted, shape)
 
 
-def _plain(contract: Contract, wanted: Shape, shape: Shape) -> Fit:
-    if _elements(wanted) == 1 == _elements(shape):
+def _plain(contract: Contract, wanted: Shape, shape: Shape, says: str = "") -> Fit:
+    if _elements(wanted) == 1 == _elements(shape) and not says:
         return Fit()
-    return _refuse(contract, "plain", wanted, shape)
+    return _refuse(contract, says or "plain", wanted, shape)
 
 
 def _vocab(contract: Contract, wanted: Shape, shape: Shape) -> Fit:
     if not shape or shape[0] != wanted[0]:
         return _refuse(contract, "vocab", wanted, shape)
     return _copied(contract, wanted, shape)
+
+
+def join(contract: Contract, parameter: Parameter, shapes: list[Shape]) -> Fit:
+    """How tensors that are laid one below the other fit ``parameter``; they are given in that order."""
+    if min(map(len, shapes)) == 0:
+        return _refuse(contract, "join_rank", parameter.shape, ())
+    for number, shape in enumerate(shapes):
+        if len(shape) != len(shapes[0]):
+            return _refuse(contract, "join_ranks", shapes[0], shape)
+        if shape[1:] != shapes[0][1:]:
+            return _refuse(contract, "join", shapes[0], shape, axis=1, start=number)
+    whole = (sum(shape[0] for shape in shapes), *shapes[0][1:])
+    return Fit() if whole == parameter.shape or -1 in parameter.shape else _plain(contract, parameter.shape, whole)
 
 
 def _copied(contract: Contract, wanted: Shape, shape: Shape) -> Fit:
@@ -94,10 +107,15 @@ def _refuse(contract: Contract, message: str, wanted: Shape, shape: Shape, *, ax
         "parameter": list(wanted),
         "tensor": list(shape),
         "rows": wanted[0] if wanted else 0,
-        "size": shape[axis] if shape else 0,
-        "length": wanted[axis],
+        "size": shape[axis] if len(shape) > axis else 0,
+        "length": wanted[axis] if len(wanted) > axis else 0,
         "start": start,
         "axis": axis,
+        "parameter_tuple": tuple(wanted),
+        "tensor_tuple": tuple(shape),
+        "states": wanted[-1] // wanted[0] if wanted and wanted[0] else 0,
+        "rank": len(wanted),
+        "tensor_rank": len(shape),
     }
     for key, value in values.items():
         text = text.replace("{" + key + "}", str(value))

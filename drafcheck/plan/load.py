@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from drafcheck.lookup import in_question
-from drafcheck.plan.fit import Fit, fit
+from drafcheck.lookup import MISSING, in_question, raw
+from drafcheck.plan.fit import Fit, fit, join
 from drafcheck.plan.model import Drop, LoadPlan, Partial, Refusal, Write
 from drafcheck.plan.names import Route, route
 from drafcheck.plan.parameters import build_parameters, refused_config
@@ -49,11 +49,19 @@ def plan_load(
     plan.fills_from_target = _shared(contract, config, plan)
     if plan.refused is None:
         plan.refused = selection.refused
-    state = _State(contract, plan, contract.flag("tied", config), read)
-    for tensor in plan.seen:
+    state = _State(contract, config, plan, contract.flag("tied", config), read)
+    for tensor in _in_order(contract, plan.seen):
         state.take(tensor)
     state.settle()
     return plan
+
+
+def _in_order(contract: Contract, tensors: list[Tensor]) -> list[Tensor]:
+    """The tensors as they are written: those whose names begin with one of ``order`` come last, in that order."""
+    late = contract.names.get("order", [])
+    if not late:
+        return tensors
+    return sorted(tensors, key=lambda t: next((i + 1 for i, start in enumerate(late) if t.name.startswith(start)), 0))
 
 
 def _shared(contract: Contract, config: DraftConfig, plan: LoadPlan) -> list[str]:
@@ -73,17 +81,22 @@ class _State:
     """A load under way."""
 
     contract: Contract
+    config: DraftConfig
     plan: LoadPlan
     tied: bool
     read: Callable[[Tensor], bytes] | None
     written: dict[str, set[str]] = field(default_factory=dict)
     first: dict[tuple[str, str | None], Tensor] = field(default_factory=dict)
+    held: dict[str, dict[str, tuple[Tensor, Route]]] = field(default_factory=dict)
 
     def take(self, tensor: Tensor) -> None:
         """What the loader does with one tensor."""
         found = route(self.contract, tensor.name, self.plan.parameters)
         if found.end in ("unknown", "refused") and self._why(tensor) == "unknown":
             self.plan.nameless.append(tensor)
+        if found.shard is not None and self.plan.parameters[found.parameter].load == "joined":
+            self._hold(tensor, found)
+            return
         fitted = self._fit(tensor, found)
         refusal = self._refusal(tensor, found, fitted)
         if refusal is not None:
@@ -105,12 +118,39 @@ class _State:
             return None
         return fit(self.contract, self.plan.parameters[found.parameter], found.shard, tensor.shape)
 
+    def _hold(self, tensor: Tensor, found: Route) -> None:
+        """Keep a part until its counterpart comes, then lay them one below the other."""
+        if self.plan.refused is not None:
+            self.plan.unread.append(tensor)
+        shards = self.plan.parameters[found.parameter].shards
+        held = self.held.setdefault(found.parameter, {})
+        held[str(found.shard)] = (tensor, found)
+        if len(held) < len(shards):
+            return
+        parts = [held[shard] for shard in shards]
+        del self.held[found.parameter]
+        fitted = join(self.contract, self.plan.parameters[found.parameter], [part.shape for part, _ in parts])
+        if fitted.error is not None:
+            refusal = Refusal("load", fitted.error, "shape", tensor, found.parameter)
+            self.plan.lost.append(refusal)
+            if self.plan.refused is None:
+                self.plan.refused = refusal
+                self.plan.unread.extend(part for part, _ in parts)
+        elif self.plan.refused is None:
+            for part, where in parts:
+                self._write(part, where, fitted)
+
     def _refusal(self, tensor: Tensor, found: Route, fitted: Fit | None) -> Refusal | None:
         if found.end == "refused":
-            return Refusal("load", found.error, "name", tensor, found.looked_for)
+            error = found.error.replace("{name}", found.looked_for).replace("{written}", tensor.name)
+            if found.shows:
+                value = raw(self.config, found.shows)
+                error = error.replace("{repr}", repr(None if value is MISSING else value))
+            return Refusal("load", error, "name", tensor, found.looked_for)
         if fitted is None or fitted.error is None:
             return None
-        return Refusal("load", fitted.error, "shape", tensor, found.parameter)
+        error = fitted.error.replace("{target}", found.parameter).replace("{written}", tensor.name)
+        return Refusal("load", error, "shape", tensor, found.parameter)
 
     def _write(self, tensor: Tensor, found: Route, fitted: Fit) -> None:
         parameter = self.plan.parameters[found.parameter]
@@ -156,7 +196,20 @@ class _State:
         return None if data is None else not any(data)
 
     def settle(self) -> None:
-        """Who was never written, and who only in part. What becomes of draft ids is the vocabulary plan's matter."""
+        """Who was never written, who only in part, and what the loader insists on."""
+        for name, held in self.held.items():
+            self.plan.waiting[name] = [tensor for tensor, _ in held.values()]
+            if self.plan.refused is None:
+                self.plan.dropped.extend(Drop(tensor, "alone") for tensor in self.plan.waiting[name])
+        self._count()
+        for entry in self.contract.required:
+            missing = [name for name in entry["parameters"] if name in self.plan.unwritten]
+            if missing and self.plan.refused is None and in_question(self.contract, entry, self.config):
+                error = entry["error"].replace("{missing}", str(sorted(missing)))
+                self.plan.refused = Refusal("load", error, "missing", parameter=missing[0])
+
+    def _count(self) -> None:
+        """What becomes of draft ids is the vocabulary plan's matter."""
         mapping = self.contract.mapping.get("parameter")
         for name, parameter in ((n, p) for n, p in self.plan.parameters.items() if n != mapping):
             written = self.written.get(name)

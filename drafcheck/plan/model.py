@@ -18,7 +18,8 @@ class Parameter(NamedTuple):
     ``shape`` is what this version builds from this config. ``formula`` holds one text per dimension,
     such as ``num_heads * head_dim`` (fused parameters: the sum). ``initial`` is what it holds when nothing is
     loaded: ``ones``, ``zeros``, ``random`` (a layer's own initialisation) or ``empty`` (uninitialised memory).
-    ``load`` is how it is loaded: ``plain``, ``vocab``, ``qkv``, ``merged`` or ``row``.
+    ``load`` is how it is loaded: ``plain``, ``vocab``, ``qkv``, ``merged``, ``row``, ``exact`` (a check of the loader's
+    own, whose message ``says`` names) or ``joined`` (only once all shards are there).
     ``shards`` maps the shard names of a fused parameter to their rows, in order.
     """
 
@@ -30,6 +31,7 @@ class Parameter(NamedTuple):
     shards: Mapping[str, int] = MappingProxyType({})
     shard_formulas: Mapping[str, str] = MappingProxyType({})
     spare: bool = False  # built, but the forward pass never uses it
+    says: str = ""
 
 
 class Parameters(dict[str, Parameter]):
@@ -58,8 +60,8 @@ class Write(NamedTuple):
 
 
 class Drop(NamedTuple):
-    """A tensor that changes nothing. ``why``: ``design`` (t2d, rotary buffers), ``tied``,
-    ``unknown`` (no parameter of that name) or ``no-slot`` (a bias without a parameter).
+    """A tensor that changes nothing. ``why``: ``design`` (t2d, rotary buffers), ``tied``, ``alone`` (its counterpart is
+    missing), ``unknown`` (no parameter of that name) or ``no-slot`` (a bias without a parameter).
     """
 
     tensor: Tensor
@@ -80,7 +82,7 @@ class Refusal(NamedTuple):
 
     ``error`` quotes the shape of the engine's message. ``cause`` is a short machine word that checks
     use to decide whose finding it is: ``model-type``, ``architecture``, ``layers``, ``config-key``,
-    ``no-files``, ``missing-shard``, ``name``, ``shape``.
+    ``no-files``, ``missing-shard``, ``name``, ``shape``, ``missing`` (tensors that the loader insists on).
     """
 
     stage: str
@@ -109,6 +111,7 @@ class LoadPlan:
     unread: list[Tensor] = field(default_factory=list)  # not reached: the loader stopped before
     nameless: list[Tensor] = field(default_factory=list)  # no parameter of that name, reached or not
     seen: list[Tensor] = field(default_factory=list)  # every tensor of the files that the loader reads
+    waiting: dict[str, list[Tensor]] = field(default_factory=dict)  # parameter -> tensors whose counterpart never came
     lost: list[Refusal] = field(default_factory=list)  # every refusal, were the first one mended
 
     @property
@@ -135,6 +138,7 @@ class WiringPlan:
     version builds, ``fed`` the width that really arrives (both in elements).
     """
 
+    states: str = "aux"  # which states the class is fed: aux, last or layers
     captured: bool | None = None
     why_not: str | None = None  # when captured is False: one clause, lower case
     inputs: tuple[int, ...] | None = None  # the engine's own list: k is the state that enters layer k

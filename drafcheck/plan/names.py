@@ -24,25 +24,57 @@ class Route(NamedTuple):
     shard: str | None = None
     looked_for: str = ""
     error: str = ""
+    shows: str = ""  # the config key whose value the error quotes
 
 
 def route(contract: Contract, name: str, parameters: Collection[str]) -> Route:
     """Follow ``name`` through renames, the mapping, skipped names, fused parameters and prefixes."""
     names = contract.names
-    for old, new in names.get("rename", []):
-        name = name.replace(old, new)
-    if names.get("mapping") and names["mapping"] in name:
+    written, name = name, _renamed(names, name)
+    last = name.rpartition(".")[2]
+    if (names.get("mapping") and names["mapping"] in name) or last == names.get("mapping_word", "."):
         return _mapped(contract, name, parameters)
-    if any(part in name for part in (*names.get("drop", []), *names.get("skips", []))):
+    if _skipped(names, name, last):
         return Route("design")
-    fused, shard = _fused(contract, name)
-    tried = _candidates(contract, fused)
+    direct = written.startswith(tuple(names.get("direct", ())))
+    fused, shard = (written, None) if direct else _fused(contract, name)
+    tried = [written] if direct else _candidates(contract, fused)
     hit = next((candidate for candidate in tried if candidate in parameters), None)
     if hit is not None:
         return Route("parameter", hit, shard, hit)
+    if (refused := _refused(names, written, tried[-1], parameters)) is not None:
+        return refused
     if shard is not None and "unknown_stacked" in names and not tried[-1].endswith(".bias"):
         return Route("refused", looked_for=tried[-1], error=names["unknown_stacked"].replace("{name}", tried[-1]))
     return _nowhere(contract, tried[-1], parameters)
+
+
+def _renamed(names: Table, name: str) -> str:
+    for old, new in names.get("rename", []):
+        name = name.replace(old, new)
+    for old, new in names.get("rename_start", []):
+        if name.startswith(old):
+            return str(new) + name[len(old) :]
+    return str(names.get("alias", {}).get(name, name))
+
+
+def _skipped(names: Table, name: str, last: str) -> bool:
+    return (
+        any(part in name for part in (*names.get("drop", []), *names.get("skips", [])))
+        or last in names.get("drop_word", [])
+        or name.startswith(tuple(names.get("drop_start", ())))
+    )
+
+
+def _refused(names: Table, written: str, looked_for: str, parameters: Collection[str]) -> Route | None:
+    """The refusal of a name that begins as the loader does not let pass; None for any other."""
+    for entry in names.get("refuse", []):
+        built = ("having" not in entry or entry["having"] in parameters) and entry.get("lacking") not in parameters
+        if built and written.startswith(tuple(entry["start"])):
+            return Route("refused", "", None, looked_for, entry["error"], entry.get("shows", ""))
+    if "unknown" in names and not looked_for.endswith(".bias"):
+        return Route("refused", "", None, looked_for, names["unknown"].replace("{name}", looked_for))
+    return None
 
 
 def _mapped(contract: Contract, name: str, parameters: Collection[str]) -> Route:
@@ -94,4 +126,5 @@ def _fused(contract: Contract, name: str) -> tuple[str, str | None]:
 def _candidates(contract: Contract, name: str) -> list[str]:
     if any(part in name for part in contract.names.get("bare", [])):
         return [name]
-    return [prefix + name for prefix in contract.names.get("prefixes", [""])]
+    stripped = [name[len(p) :] for p in contract.names.get("strip", []) if name.startswith(p)]
+    return [*(prefix + name for prefix in contract.names.get("prefixes", [""])), *stripped]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from drafcheck.lookup import MISSING, evaluate, in_question, is_integer, keys_read, raw
+from drafcheck.lookup import MISSING, evaluate, in_question, is_integer, keys_read, present_key, raw
 from drafcheck.plan.model import Parameter, Parameters, Refusal
 
 if TYPE_CHECKING:
@@ -39,7 +39,8 @@ def _each(contract: Contract, entry: Table, config: DraftConfig) -> Iterator[Par
     shards = {shard: -1 if size is None else size for shard, size in rows.items()}
     formulas, spare = dict(entry.get("shards", {})), bool(entry.get("spare"))
     for name in _names(contract, entry, config):
-        yield Parameter(name, shape, formula, entry["initial"], entry["load"], shards, formulas, spare)
+        says = entry.get("says", "")
+        yield Parameter(name, shape, formula, entry["initial"], entry["load"], shards, formulas, spare, says)
 
 
 def _sum(sizes: Iterable[int | None]) -> int | None:
@@ -69,14 +70,26 @@ def refused_config(contract: Contract, config: DraftConfig) -> Refusal | None:
     """The first refusal of the constructor, or None when this release builds the class from this config."""
     for entry in contract.refuse:
         if _applies(contract, entry, config):
-            value = raw(config, entry["key"])
-            error = entry["error"].replace("{type}", _type(value)).replace("{value}", str(value)[:40])
-            return Refusal(entry.get("stage", "construct"), error, entry.get("cause", "config-key"), key=entry["key"])
+            return _refusal(contract, entry, config)
     return _wrong_type(contract, config)
 
 
+def _refusal(contract: Contract, entry: Table, config: DraftConfig) -> Refusal:
+    value = raw(config, entry["key"])
+    error = entry["error"].replace("{type}", _type(value)).replace("{repr}", repr(value)[:40])
+    error = error.replace("{value}", str(value)[:40])
+    if "beyond" in entry and isinstance(value, list):
+        limit = contract.value(entry["beyond"], config) or 0
+        place = next(i for i, layer in enumerate(value) if not 0 <= layer < limit)
+        numbers = {"{place}": place, "{item}": value[place], "{limit}": limit}
+        for name, number in numbers.items():
+            error = error.replace(name, str(number))
+    key = present_key(config, entry["key"])
+    return Refusal(entry.get("stage", "construct"), error, entry.get("cause", "config-key"), key=key)
+
+
 def _applies(contract: Contract, entry: Table, config: DraftConfig) -> bool:
-    if "unless" in entry and contract.flag(entry["unless"], config):
+    if not in_question(contract, entry, config):
         return False
     value = raw(config, entry["key"])
     if "not_in" in entry:
@@ -85,17 +98,32 @@ def _applies(contract: Contract, entry: Table, config: DraftConfig) -> bool:
         name = next((n for n, items in contract.read.items() if items == [entry["key"]]), "")
         known = contract.value(name, config)
         return known is not None and known != entry["is_not"]
+    if "below" in entry:
+        return is_integer(value) and value < entry["below"]
+    if "beyond" in entry:
+        limit = contract.value(entry["beyond"], config)
+        layers = value if isinstance(value, list) and all(map(is_integer, value)) else []
+        return limit is not None and any(not 0 <= layer < limit for layer in layers)
+    return _is(value, entry["is"])
+
+
+def _is(value: object, state: str) -> bool:
     present = value is not MISSING and value is not None and bool(value)
     return {
         "absent": value is MISSING,
         "null": value is None,
+        "nothing": value is MISSING or value is None,
+        "empty": isinstance(value, (list, str)) and not value,
         "not a table": present and not isinstance(value, dict),
         "a number": present and isinstance(value, (int, float)),
         "not a list": present and not isinstance(value, (list, str, dict)),
+        "no list": value is not MISSING and value is not None and not isinstance(value, list),
         "not a flag": value is not MISSING and not isinstance(value, bool),
         "not a float": value is not MISSING and not isinstance(value, float),
         "not an integer": value is not MISSING and not is_integer(value),
-    }[entry["is"]]
+        "set, no integer": value is not MISSING and value is not None and not is_integer(value),
+        "set, no text": value is not MISSING and value is not None and not isinstance(value, str),
+    }[state]
 
 
 def _wrong_type(contract: Contract, config: DraftConfig) -> Refusal | None:

@@ -37,10 +37,13 @@ def plan_wiring(  # noqa: PLR0917 - the parts of a Subject, in its order
     What needs the target's config stays None without it. Wrong types in the draft's config are read as the
     engine reads them: an exception there means "no ids".
     """
-    plan = WiringPlan()
+    plan = WiringPlan(states=contract.states)
     book = load_toml(engine.name, "targets.toml")
     reading = in_force(book.get("hidden_states", []), engine)
     _expected(plan, config, contract, load)
+    if contract.states == "last":
+        _last_state(plan, contract, config, target)
+        return plan
     if reading is None:
         return plan
     _read_ids(plan, config, reading)
@@ -69,6 +72,14 @@ def _expected(plan: WiringPlan, config: DraftConfig, contract: Contract, load: L
         plan.fc_in = built[0]
     elif plan.num_aux is not None and plan.target_hidden is not None:
         plan.fc_in = plan.num_aux * plan.target_hidden
+
+
+def _last_state(plan: WiringPlan, contract: Contract, config: DraftConfig, target: TargetConfig | None) -> None:
+    """The class takes the embedding and the target's last hidden state, side by side, whatever the config says."""
+    plan.embed_width = contract.value("hidden_size", config)
+    plan.fc_applied = True
+    if target is not None:
+        plan.depth, plan.fed = target.num_hidden_layers, target.hidden_size
 
 
 def is_fc(name: str) -> bool:
