@@ -172,6 +172,18 @@ def test_converted_heads_may_have_lost_their_ids(tmp_path: Path) -> None:
     assert "does not carry layer ids over" in found.message
 
 
+def test_a_modelopt_head_without_ids(tmp_path: Path) -> None:
+    """Its exporter writes them: that they are gone is worth a word, and no more is known."""
+
+    def edit(draft: Draft) -> None:
+        cases_layers.modelopt(draft)
+        del draft.config["eagle_config"][KEY]
+
+    [found] = of(lint_draft(tmp_path, edit), "DC406")
+    assert found.severity is Severity.NOTE
+    assert "its exporter writes layer ids" in found.message
+
+
 def test_a_default_for_another_number_of_states_is_none(tmp_path: Path) -> None:
     """fc for four states: whatever it was trained on, it was not the default three."""
 
