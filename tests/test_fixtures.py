@@ -67,6 +67,7 @@ TWINS = {
     "DC503": "keys-at-both-levels",
     "DC504": "one-state-head",
     "DC505": "longer-context-than-the-target",
+    "DC506": "both-forms-of-the-rope",
     "DC507": "quantised",
     "DC508": "float16-under-dtype",
     "DC509": "healthy",

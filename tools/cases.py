@@ -18,6 +18,7 @@ FAMILIES = (
     "cases_norms",
     "cases_layers",
     "cases_config",
+    "cases_rope",
     "cases_settings",
     "cases_reference",
     "cases_classes",

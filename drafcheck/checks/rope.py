@@ -1,0 +1,132 @@
+"""DC506: the rotary embedding that this release builds, and what config.json says about it where it does not look."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from drafcheck.fc import at
+from drafcheck.finding import Confidence, Severity
+from drafcheck.heads import misfit
+from drafcheck.registry import Hit, rule
+from drafcheck.rope import PLAIN, THETA, Rope, Stated, reads_so, rope_of, scaling_key, stated
+
+if TYPE_CHECKING:
+    from drafcheck.subject import Subject
+
+
+@rule("DC506", "rope-schema", Severity.WARNING, Severity.ERROR, Severity.NOTE, needs=("contract", "config"))
+def rope_schema(s: Subject) -> Iterator[Hit]:
+    """This release reads another rope than config.json states, or cannot build the one that it reads.
+
+    ## What it does
+    Works out theta and the scaling as this release does, from `rope_scaling`, `rope_parameters` and `rope_theta`, and
+    reports what stands where it does not look and says something else. An error where it stops over the table: a
+    factor that is missing, a kind it does not know, one table for each attention type. A note where no key states
+    theta, so that the config class's default counts, and the target has another. A theta that is stated and
+    differs from the target's may be right, and so may a scaling that the target does not have.
+
+    ## Why is this bad?
+    The drafter runs with positions that it was not trained on, and nothing is said: accept length 2.30 -> 1.48 on
+    SGLang 0.5.15.post1 with theta 10,000 instead of 500,000. Releases before 0.5.10 read `rope_theta` and
+    `rope_scaling` alone; since 0.5.10 `rope_scaling`, and without one `rope_parameters`, comes before `rope_theta`.
+
+    ## Fix
+    State theta and the scaling that the drafter was trained with in each form that the config has.
+    """
+    if s.config is None or s.contract is None or misfit(s) is not None:
+        return
+    rope = rope_of(s.engine, s.config.data) if reads_so(s.engine, s.contract.architecture) else None
+    if rope is None:
+        return
+    if rope.error is not None:
+        yield _stops(s, rope)
+        return
+    for place in stated(s.engine, s.config.data):
+        yield from _unread(s, rope, place)
+    if rope.theta_key is None:
+        yield from _unlike_the_target(s, rope)
+
+
+def _stops(s: Subject, rope: Rope) -> Hit:
+    assert rope.error_key is not None
+    return Hit(
+        f"{s.engine} cannot build the rope that `{rope.error_key}` asks for: it stops at start ({rope.error})",
+        (at(s, rope.error_key),),
+        help=f"write what the drafter was trained with into `{rope.error_key}`, with all the keys of its kind",
+        severity=Severity.ERROR,
+        stops=True,
+    )
+
+
+def _unread(s: Subject, rope: Rope, place: Stated) -> Iterator[Hit]:
+    """One finding for a place that says something else than what counts."""
+    key = place.key if place.key == THETA else f"{place.key}.{THETA}"
+    theta = place.theta is not None and key != rope.theta_key and _differ(place.theta, rope.theta)
+    scaling = place.key not in (THETA, rope.table) and place.kind not in (PLAIN, rope.kind)
+    scaling = scaling or (place.kind == rope.kind != PLAIN and place.factor != rope.factor and place.key != rope.table)
+    if not theta and not scaling:
+        return
+    lost = (not theta or rope.theta_key is None) and (not scaling or rope.table is None)
+    facts = [_theta_counts(s, rope, key, place)] if theta else []
+    facts += [_scaling_counts(s, rope, place)] if scaling else []
+    rivals = [at(s, k) for k in (rope.theta_key if theta else None, rope.table if scaling else None) if k is not None]
+    yield Hit(
+        "; ".join(facts),
+        (at(s, key if theta else place.key), *rivals),
+        help=_how_to_state(s, theta, scaling, place) if lost else "make both say what the drafter was trained with",
+        confidence=Confidence.CERTAIN if lost else Confidence.LIKELY,
+        fixable=lost,
+    )
+
+
+def _differ(a: float | None, b: float | None) -> bool:
+    return b is None or a != b
+
+
+def _theta_counts(s: Subject, rope: Rope, key: str, place: Stated) -> str:
+    assert s.config is not None
+    default = f"the default of {s.config.model_type}" if s.config.model_type else "the default of its class"
+    origin = default if rope.theta_key is None else f"from `{rope.theta_key}`"
+    taken = "" if rope.theta is None else f"{number(rope.theta)}, "
+    return f"`{key}` is {number(place.theta)}, and {s.engine} takes {taken}{origin}"
+
+
+def _scaling_counts(s: Subject, rope: Rope, place: Stated) -> str:
+    origin = f" from `{rope.table}`" if rope.table is not None else ""
+    return f"`{place.key}` asks for {_scaling(place.kind, place.factor)}, and {s.engine} takes " + (
+        f"{_scaling(rope.kind, rope.factor)}{origin}"
+    )
+
+
+def _scaling(kind: str, factor: object) -> str:
+    return "no scaling" if kind == PLAIN else f"{kind} x {number(factor)}" if factor is not None else kind
+
+
+def number(value: object) -> str:
+    """``500000`` for 500000.0; anything that is no plain number as it is, cut short."""
+    whole = isinstance(value, float) and value.is_integer() and abs(value) < 1e15
+    return str(int(value)) if whole and isinstance(value, float) else f"{value!s:.40}"
+
+
+def _how_to_state(s: Subject, theta: bool, scaling: bool, place: Stated) -> str:
+    ways = [f"write `{THETA}` {number(place.theta)} at the top level of config.json"] if theta else []
+    ways += [f"write the scaling of `{place.key}` as `{scaling_key(s.engine)}` too"] if scaling else []
+    return ", and ".join(ways)
+
+
+def _unlike_the_target(s: Subject, rope: Rope) -> Iterator[Hit]:
+    """No key states theta: nothing is wrong with that when the drafter was trained with the default."""
+    assert s.config is not None
+    theirs = rope_of(s.engine, s.target.language) if s.target is not None else None
+    if any(place.theta is not None for place in stated(s.engine, s.config.data)):
+        return
+    if theirs is not None and theirs.theta is not None and rope.theta not in (None, theirs.theta):
+        yield Hit(
+            f"no theta in config.json: {s.engine} takes {number(rope.theta)}, the default of {s.config.model_type}; "
+            f"the target's is {number(theirs.theta)}",
+            (at(s, THETA),),
+            help=f"write the `{THETA}` that the drafter was trained with, if it was another",
+            severity=Severity.NOTE,
+            confidence=Confidence.GUESS,
+        )

@@ -1,0 +1,254 @@
+"""Record which rotary embedding each SGLang release really builds for a draft: fixtures/verdicts/sglang/rope.jsonl.
+
+    ORACLE_HOME=... python tools/record_rope.py ORACLE [RELEASE ...]
+
+ORACLE is the folder of oracle.py, which runs a release's own classes on the CPU; ORACLE_HOME holds the unpacked
+releases and their environments. Every config below is read by the real config loader, the real draft class is built
+from it, and what its attention layer holds is written down: theta, the kind of scaling, its factor. Nothing is derived.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+OUT = Path(__file__).parent.parent / "fixtures" / "verdicts" / "sglang" / "rope.jsonl"
+Json = dict[str, Any]
+
+BASE: Json = {
+    "architectures": ["LlamaForCausalLMEagle3"],
+    "model_type": "llama",
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 2,
+    "head_dim": 32,
+    "hidden_act": "silu",
+    "rms_norm_eps": 1e-05,
+    "max_position_embeddings": 512,
+    "vocab_size": 256,
+    "draft_vocab_size": 128,
+    "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16",
+}
+
+LLAMA3: Json = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 256,
+}
+YARN: Json = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128}
+LINEAR: Json = {"rope_type": "linear", "factor": 2.0}
+
+
+def without(table: Json, *keys: str) -> Json:
+    return {key: value for key, value in table.items() if key not in keys}
+
+
+TOP: Json = {"rope_theta": 500000.0}
+INSIDE: Json = {"rope_type": "default", "rope_theta": 500000.0}
+VARIANTS: dict[str, Json] = {
+    "nothing": {},
+    "theta": TOP,
+    "theta integer": {"rope_theta": 500000},
+    "theta null": {"rope_theta": None},
+    "parameters": {"rope_parameters": INSIDE},
+    "parameters without type": {"rope_parameters": {"rope_theta": 500000.0}},
+    "parameters without theta": {"rope_parameters": {"rope_type": "default"}},
+    "parameters without theta, theta": {"rope_parameters": {"rope_type": "default"}, **TOP},
+    "parameters against theta": {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}, **TOP},
+    "parameters empty, theta": {"rope_parameters": {}, **TOP},
+    "parameters null, theta": {"rope_parameters": None, **TOP},
+    "scaling null, theta": {"rope_scaling": None, **TOP},
+    "scaling empty, theta": {"rope_scaling": {}, **TOP},
+    "theta in scaling": {"rope_scaling": INSIDE},
+    "theta in scaling against theta": {"rope_scaling": {"rope_type": "default", "rope_theta": 10000.0}, **TOP},
+    "llama3, theta": {"rope_scaling": LLAMA3, **TOP},
+    "llama3": {"rope_scaling": LLAMA3},
+    "llama3 by type, theta": {"rope_scaling": {**without(LLAMA3, "rope_type"), "type": "llama3"}, **TOP},
+    "llama3 in parameters": {"rope_parameters": {**LLAMA3, **TOP}},
+    "llama3 in parameters without theta, theta": {"rope_parameters": LLAMA3, **TOP},
+    "llama3 without theta, theta in parameters": {"rope_scaling": LLAMA3, "rope_parameters": INSIDE},
+    "llama3, theta, theta in parameters": {"rope_scaling": LLAMA3, "rope_parameters": INSIDE, **TOP},
+    "llama3 without factor": {"rope_scaling": without(LLAMA3, "factor"), **TOP},
+    "llama3 without low_freq_factor": {"rope_scaling": without(LLAMA3, "low_freq_factor"), **TOP},
+    "llama3 without high_freq_factor": {"rope_scaling": without(LLAMA3, "high_freq_factor"), **TOP},
+    "llama3 without original": {"rope_scaling": without(LLAMA3, "original_max_position_embeddings"), **TOP},
+    "llama3 in parameters without factor": {"rope_parameters": {**without(LLAMA3, "factor"), **TOP}},
+    "yarn, theta": {"rope_scaling": YARN, **TOP},
+    "yarn": {"rope_scaling": YARN},
+    "yarn in parameters": {"rope_parameters": {**YARN, **TOP}},
+    "yarn by type, theta": {"rope_scaling": {**without(YARN, "rope_type"), "type": "yarn"}, **TOP},
+    "yarn without original, theta": {"rope_scaling": without(YARN, "original_max_position_embeddings"), **TOP},
+    "yarn without factor, theta": {"rope_scaling": without(YARN, "factor"), **TOP},
+    "yarn in both": {"rope_scaling": YARN, "rope_parameters": {**YARN, **TOP}, **TOP},
+    "yarn here, llama3 there": {"rope_scaling": YARN, "rope_parameters": {**LLAMA3, **TOP}, **TOP},
+    "yarn, original at the top": {
+        "rope_scaling": without(YARN, "original_max_position_embeddings"),
+        "original_max_position_embeddings": 64,
+        **TOP,
+    },
+    "longrope, theta": {
+        "rope_scaling": {"rope_type": "longrope", "factor": 2.0, "short_factor": [1.0] * 16, "long_factor": [2.0] * 16},
+        **TOP,
+    },
+    "parameters null": {"rope_parameters": None},
+    "parameters empty": {"rope_parameters": {}},
+    "model_max_length": {"model_max_length": 256, **TOP},
+    "linear, theta": {"rope_scaling": LINEAR, **TOP},
+    "linear in parameters": {"rope_parameters": {**LINEAR, **TOP}},
+    "linear without factor, theta": {"rope_scaling": {"rope_type": "linear"}, **TOP},
+    "dynamic, theta": {"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}, **TOP},
+    "no type, theta": {"rope_scaling": {"factor": 8.0}, **TOP},
+    "unknown type, theta": {"rope_scaling": {"rope_type": "spiral", "factor": 8.0}, **TOP},
+    "type against rope_type": {
+        "rope_scaling": {**LINEAR, "type": "yarn", "original_max_position_embeddings": 128},
+        **TOP,
+    },
+    "mrope, theta": {"rope_scaling": {"rope_type": "default", "mrope_section": [4, 6, 6]}, **TOP},
+    "mrope by type, theta": {"rope_scaling": {"type": "mrope", "mrope_section": [4, 6, 6]}, **TOP},
+    "mrope in parameters": {"rope_parameters": {"rope_type": "default", "mrope_section": [4, 6, 6], **TOP}},
+    "by attention type": {"rope_parameters": {"full_attention": INSIDE, "sliding_attention": INSIDE}},
+    "by attention type, theta": {"rope_parameters": {"full_attention": INSIDE}, **TOP},
+    "scaling a text": {"rope_scaling": "yarn", **TOP},
+    "scaling a list": {"rope_scaling": [1, 2], **TOP},
+    "parameters a text": {"rope_parameters": "default", **TOP},
+    "theta a text": {"rope_theta": "500000"},
+    "theta a text inside": {"rope_parameters": {"rope_type": "default", "rope_theta": "500000"}},
+    "theta null inside": {"rope_parameters": {"rope_type": "default", "rope_theta": None}},
+    "theta true": {"rope_theta": True},
+    "theta zero": {"rope_theta": 0},
+}
+OTHER_TYPES = (
+    *("qwen2", "qwen3", "qwen3_moe", "mistral", "llama4_text", "gpt_oss", "minimax_m2", "deepseek_v3", "glm4_moe"),
+)
+OF_OTHER_TYPES = (
+    *("nothing", "theta", "parameters", "parameters against theta", "llama3, theta"),
+    *("scaling null, theta", "parameters null, theta", "parameters empty"),
+)
+
+
+def cases() -> dict[str, Json]:
+    """Every config by name; a name of another model_type ends with it in brackets."""
+    found = {name: {**BASE, **keys} for name, keys in VARIANTS.items()}
+    for model_type in OTHER_TYPES:
+        for name in OF_OTHER_TYPES:
+            found[f"{name} [{model_type}]"] = {**BASE, "model_type": model_type, **VARIANTS[name]}
+    return found
+
+
+def described(embedding: Any) -> Json:
+    """What an embedding that was really built holds."""
+    kind = type(embedding).__name__
+    row: Json = {"class": kind, "theta": embedding.base}
+    factor = getattr(embedding, "scaling_factor", None)
+    factors = getattr(embedding, "scaling_factors", None) or [None]
+    row["factor"] = factors[0] if factor is None else factor
+    original = "max_position_embeddings" if "YaRN" in kind else "orig_max_position"
+    row["original"] = getattr(embedding, original, None)
+    return {key: value for key, value in row.items() if value is not None}
+
+
+def one(oracle: Any, wheel: str, folder: str) -> Json:
+    """The verdict on one config: the embedding of the first layer, or the error."""
+    stage = "config"
+    try:
+        config, model_config, _ = oracle.load_config(folder, [])
+        stage = "construct"
+        architecture = (getattr(config, "architectures", None) or [None])[0]
+        model = oracle.find_class(wheel, architecture)[0](config=config, quant_config=None)
+        inner = model.model
+        layer = inner.midlayer if hasattr(inner, "midlayer") else inner.layers[0]
+        return {**described(layer.self_attn.rotary_emb), "context_length": getattr(model_config, "context_len", None)}
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {str(error)[:160]}", "stage": stage}
+
+
+def worker(oracle_folder: str, wheel: str, configs: str) -> None:
+    """All configs in one process, one after the other; prints one JSON object."""
+    sys.path.insert(0, oracle_folder)
+    oracle = importlib.import_module("oracle")
+    oracle.setup(wheel)
+    import torch
+
+    torch.set_num_threads(1)
+    torch.set_default_dtype(torch.bfloat16)
+    found: dict[str, Json] = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        for number, (name, config) in enumerate(json.loads(Path(configs).read_text()).items()):
+            folder = Path(scratch) / str(number)
+            folder.mkdir()
+            (folder / "config.json").write_text(json.dumps(config))
+            if not found:
+                oracle.init_runtime(str(folder), oracle.ver(wheel)[1])
+            found[name] = one(oracle, wheel, str(folder))
+    print("\n@@JSON@@" + json.dumps(found, default=str), flush=True)
+    os._exit(0)
+
+
+def ask(oracle: Any, oracle_folder: str, wheel: str) -> dict[str, Json]:
+    """The verdicts of one release on every config."""
+    with tempfile.TemporaryDirectory() as scratch:
+        probe, configs = Path(scratch) / "probe", Path(scratch) / "configs.json"
+        probe.mkdir()
+        (probe / "config.json").write_text(json.dumps({**BASE, **TOP}))
+        learnt = oracle.run(wheel, str(probe))  # finds out which third-party modules must be stood in for
+        configs.write_text(json.dumps(cases()))
+        env = {
+            **os.environ,
+            "PYTHONPATH": str(Path(oracle.TF) / learnt["deps"]),
+            "ORACLE_STUBS": ",".join(learnt["stubs"]),
+            "HF_HUB_OFFLINE": "1",
+            "CUDA_VISIBLE_DEVICES": "",
+            "PYTHONWARNINGS": "ignore",
+        }
+        command = [oracle.PY, str(Path(__file__).resolve()), "--worker", oracle_folder, wheel, str(configs)]
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=1200, check=False)
+        if "@@JSON@@" not in done.stdout:
+            raise SystemExit(f"{wheel}: {done.stderr[-2000:]}")
+        verdicts: dict[str, Json] = json.loads(done.stdout.rpartition("@@JSON@@")[2])
+        return verdicts
+
+
+def numbers(release: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", release))
+
+
+def main(oracle_folder: str, releases: list[str]) -> None:
+    """Ask the releases and write the rows; rows of releases that were not asked stay."""
+    folder = str(Path(oracle_folder).resolve())
+    sys.path.insert(0, folder)
+    oracle = importlib.import_module("oracle")
+    unpacked = {path.name.removeprefix("sglang-"): path for path in (Path(oracle.HOME) / "sglang").glob("sglang-*")}
+    for release in releases or sorted(unpacked, key=numbers):
+        verdicts = ask(oracle, folder, str(unpacked[release]))
+        keep(release, verdicts)
+        print(release, len(verdicts), flush=True)
+
+
+def keep(release: str, verdicts: dict[str, Json]) -> None:
+    """Write the rows of one release in place of those that there are."""
+    before = [json.loads(line) for line in OUT.read_text().splitlines()] if OUT.is_file() else []
+    rows = [row for row in before if row["version"] != release]
+    for name, verdict in verdicts.items():
+        edit = {key: value for key, value in cases()[name].items() if key not in BASE or BASE[key] != value}
+        rows.append({"version": release, "case": name, "config": edit, **verdict})
+    rows.sort(key=lambda row: numbers(row["version"]))
+    OUT.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--worker":
+        worker(*sys.argv[2:5])
+    else:
+        main(sys.argv[1], sys.argv[2:])
