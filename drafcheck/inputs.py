@@ -42,6 +42,7 @@ def read_inputs(seen: Examination, s: Subject, options: Options) -> None:
         opened = seen.attempt("reading the target's config", lambda: _told(seen.setup, spot))
         if opened is not None:
             s.target, s.target_place = opened
+            s.target_path = seen.target
             s.target.document.file = _address_of(seen.target, s.checkpoint)
     if options.tokenizer is not None:
         from drafcheck.tokenizer import open_tokenizer

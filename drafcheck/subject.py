@@ -54,6 +54,7 @@ class Subject:
     load: LoadPlan | None = None
     wiring: WiringPlan | None = None
     vocabulary: VocabularyPlan | None = None
+    target_path: str | None = None  # as given or found
     target_place: Place | None = None  # the target's own folder, where it has one
     tokenizer: Tokenizer | None = None  # as given; found in the target's folder by the first rule that asks
     tokenizer_given: bool = False

@@ -72,6 +72,7 @@ TWINS = {
     "DC508": "float16-under-dtype",
     "DC509": "healthy",
     "DC601": "kimi-0.5.11",
+    "DC602": "same-target-stored-otherwise",
     "DC603": "healthy-0.5.23",
     "DC901": "suppressed-for-another-checkpoint",
     "DC902": "suppressed",

@@ -1,4 +1,4 @@
-"""DC311, DC313 and DC314: draft ids beside a reference, beside the rows of the head, and beside special tokens."""
+"""DC311, DC313, DC314, DC602: a draft beside a reference, its own head, the target's special tokens and name."""
 
 from __future__ import annotations
 
@@ -74,15 +74,15 @@ def tokenizer(added: dict[int, str] | None = None) -> Json:
     }
 
 
-def own_target(draft: Draft, files: dict[str, Json], **keys: object) -> None:
-    """Give the target a folder of its own; ``keys`` are added to its config.json."""
+def own_target(draft: Draft, files: dict[str, Json], folder: str = "target", **keys: object) -> None:
+    """Give the target a ``folder`` of its own; ``keys`` are added to its config.json."""
     config = {**(draft.target or {}), **keys}
     draft.target = None
 
-    def write(folder: Path) -> None:
-        (folder / "target").mkdir(exist_ok=True)
+    def write(room: Path) -> None:
+        (room / folder).mkdir(exist_ok=True)
         for name, content in {"config.json": config, **files}.items():
-            (folder / "target" / name).write_bytes(dump(content))
+            (room / folder / name).write_bytes(dump(content))
 
     draft.writers.append(write)
 
@@ -130,3 +130,32 @@ def special_kept(draft: Draft) -> None:
         "generation_config.json": {"eos_token_id": [KEPT[7], VOCAB + 3]},
     }
     own_target(draft, files, eos_token_id=LOST[6])
+
+
+def targets_name(draft: Draft, name: str, **keys: object) -> None:
+    """Let the draft say that it was made for Kimi-K2-Instruct, beside a target in a folder of that ``name``."""
+    draft.set(base_model_name_or_path="moonshotai/Kimi-K2-Instruct")
+    own_target(draft, {}, folder=name, **keys)
+
+
+@case("DC602/sister-by-name", args="--target {case}/Kimi-K2.5")
+def sister_by_name(draft: Draft) -> None:
+    targets_name(draft, "Kimi-K2.5")
+
+
+@case("DC602/other-vocabulary", args="--target {case}/Qwen3-8B")
+def stranger(draft: Draft) -> None:
+    targets_name(draft, "Qwen3-8B", vocab_size=4 * VOCAB)
+
+
+@case("DC602/other-class", args="--target {case}/target")
+def other_class(draft: Draft) -> None:
+    """As speculators writes it: the class of the model that it was trained with."""
+    verifier = {"architectures": ["Qwen3ForCausalLM"], "name_or_path": "target"}
+    draft.set(speculators_config={"verifier": verifier})
+    own_target(draft, {})
+
+
+@case("good/same-target-stored-otherwise", args="--target {case}/kimi-k2-instruct-fp8")
+def same_target(draft: Draft) -> None:
+    targets_name(draft, "kimi-k2-instruct-fp8")
