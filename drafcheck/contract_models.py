@@ -185,9 +185,9 @@ class Names(_Entry):
 
 
 class Skip(_Entry):
-    """A part of names that the loader passes over for some configs."""
+    """Parts of names that the loader passes over for some configs."""
 
-    part: Word
+    parts: Annotated[Words, Field(min_length=1)]
     when: Word = ""
     unless: Word = ""
 

@@ -160,7 +160,7 @@ def in_question(contract: Contract, entry: Table, config: DraftConfig) -> bool:
 
 def settled(contract: Contract, config: DraftConfig) -> Contract:
     """The contract with the parts of names that the loader skips for this config in its ``names``."""
-    parts = [entry["part"] for entry in contract.skips if in_question(contract, entry, config)]
+    parts = [part for entry in contract.skips if in_question(contract, entry, config) for part in entry["parts"]]
     return contract._replace(names={**contract.names, "skips": parts}) if parts else contract
 
 

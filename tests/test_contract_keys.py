@@ -44,7 +44,7 @@ drop = ["t2d"]
 prefixes = ["model."]
 bare = ["lm_head"]
 [[skip]]
-part = "fc."
+parts = ["fc."]
 when = "one_state"
 [stacked]
 ".q_proj" = [".qk_proj", "q"]
