@@ -20,6 +20,7 @@ FAMILIES = (
     "cases_config",
     "cases_rope",
     "cases_settings",
+    "cases_vllm",
     "cases_reference",
     "cases_classes",
 )
@@ -45,12 +46,16 @@ CASES: dict[str, Case] = {}
 
 
 def case(path: str, version: str = "0.5.15", args: str = "") -> Callable[[Edit], Edit]:
-    """Declare the decorated edit as the fixture at ``path``; ValueError when it is declared twice."""
+    """Declare the decorated edit as the fixture at ``path``; ValueError when it is declared twice.
+
+    ``version`` is one of SGLang, or names its engine: ``vllm==0.33.0``.
+    """
+    engine = version if "==" in version else f"sglang=={version}"
 
     def declare(edit: Edit) -> Edit:
         if path in CASES:
             raise ValueError(f"fixture {path} is declared twice")
-        CASES[path] = Case(path, f"sglang=={version}", args, edit)
+        CASES[path] = Case(path, engine, args, edit)
         return edit
 
     return declare

@@ -94,8 +94,8 @@ def names(tensors: Iterable[Tensor]) -> tuple[str, ...]:
 
 def weight_of(tensors: list[Tensor], plan: LoadPlan) -> str:
     """The share of the drafter's parameters that ``tensors`` are; mapping and masks are no parameters."""
-    trained = [t for t in plan.seen if t.dtype.startswith(("F", "BF"))]
-    return f"{share(sum(t.numel for t in tensors), sum(t.numel for t in trained))} of the drafter's parameters"
+    some, every = (sum(t.numel for t in group if t.dtype.startswith(("F", "BF"))) for group in (tensors, plan.seen))
+    return f"{share(some, every)} of the drafter's parameters"
 
 
 def quietly(contract: Contract) -> str:
