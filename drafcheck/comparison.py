@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from drafcheck.decode import DecodeError
 from drafcheck.errors import UsageError
+from drafcheck.plan.inverse import INVERSE, tokens_of
 from drafcheck.plan.vocabulary import is_another, is_reduced
 from drafcheck.source import SourceError
 
@@ -109,6 +110,8 @@ def _own_tokens(v: VocabularyPlan) -> Sequence[int] | None:
     """The token of each draft id as it was meant; a head of full vocabulary without d2t maps to itself."""
     if v.d2t_tensor is None and v.head_rows is not None:
         return range(min(v.head_rows, v.vocab or v.head_rows))
+    if v.meant == INVERSE and v.raw is not None and (v.head_rows or v.draft_vocab):
+        return tokens_of(v.raw, v.head_rows or v.draft_vocab or 0)
     return v.raw if v.meant == "absolute" else v.targets
 
 

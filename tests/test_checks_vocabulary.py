@@ -268,14 +268,18 @@ def test_reference_with_other_tokens(tmp_path: Path) -> None:
 
 
 def test_producers_mappings_are_sound(tmp_path: Path) -> None:
-    """Whatever each trainer wrote, sorted or by frequency, with t2d or without: no fault in the mapping itself."""
+    """Whatever each trainer wrote, sorted or by frequency, with t2d or without: no fault in the mapping itself.
+
+    Their tables of frequencies are made up and leave out token 2, the end that Llama's config class fills in: a note.
+    """
     archive = Path(__file__).parent.parent / "fixtures" / "producers" / "producers.tar.xz"
     with tarfile.open(archive) as packed:
         packed.extractall(tmp_path, filter="data")
     folders = sorted(path for path in tmp_path.iterdir() if path.is_dir())
     assert len(folders) == 34
     for folder in folders:
-        assert vocabulary_findings(folder, "0.5.15") == [], folder.name
+        found = vocabulary_findings(folder, "0.5.15")
+        assert [f for f in found if (f.rule, f.severity) != ("DC314", Severity.NOTE)] == [], folder.name
 
 
 dtypes = st.sampled_from(sorted(ITEM))

@@ -60,6 +60,18 @@ def d2t_short(draft: Draft) -> None:
     draft.weights["d2t"] = offsets(KEPT[:64])
 
 
+@case("DC302/d2t-inverted")
+def d2t_inverted(draft: Draft) -> None:
+    """The draft id of each token, -1 for those that are left out."""
+    ids = {token: i for i, token in enumerate(KEPT)}
+    draft.weights["d2t"] = integers(ids.get(token, -1) for token in range(VOCAB))
+
+
+@case("DC302/t2d-stored-as-d2t")
+def t2d_as_d2t(draft: Draft) -> None:
+    draft.weights["d2t"] = integers(int(token in KEPT) for token in range(VOCAB))
+
+
 @case("DC302/head-of-all-rows")
 def head_of_all_rows(draft: Draft) -> None:
     draft.shape("lm_head.weight", VOCAB, HIDDEN)

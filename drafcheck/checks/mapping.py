@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from drafcheck.checks.vocabulary import MASKS, at, help_without_d2t, parts, sure, whose
 from drafcheck.decode import is_float
 from drafcheck.finding import Confidence, Severity
+from drafcheck.plan.inverse import FLAGS, INVERTED
 from drafcheck.plan.model import VocabularyPlan
 from drafcheck.plan.vocabulary import count_kept, is_another, is_padding, is_reduced
 from drafcheck.registry import Hit, rule
@@ -45,7 +46,13 @@ def d2t_out_of_range(s: Subject) -> Iterator[Hit]:
     Write the d2t that was made for this target: target token minus draft id.
     """
     v, _, _, _ = parts(s)
-    if v.targets is None or v.vocab is None or v.meant == "absolute" or _is_unusable(v) or _only_padding(v):
+    if (
+        v.targets is None
+        or v.vocab is None
+        or v.meant in ("absolute", *INVERTED)
+        or _is_unusable(v)
+        or _only_padding(v)
+    ):
         return
     if _is_confirmed(v) and v.t2d is not None and len(v.t2d) <= v.vocab:
         return
@@ -83,7 +90,7 @@ def d2t_not_unique(s: Subject) -> Iterator[Hit]:
     Write the d2t that the head was trained with.
     """
     v, _, _, _ = parts(s)
-    if v.targets is None or v.meant in ("absolute", "identity") or _is_confirmed(v) or _is_unusable(v):
+    if v.targets is None or v.meant in ("absolute", "identity", *INVERTED) or _is_confirmed(v) or _is_unusable(v):
         return
     repeated = len(v.targets) - len(set(v.targets))
     if repeated:
@@ -278,4 +285,16 @@ def d2t_dtype(s: Subject) -> Iterator[Hit]:
         f"d2t is stored as {tensor.dtype}, {outcome}{loss}",
         at(tensor),
         help="store d2t as I64, from the trainer's mapping" if loss or tensor.dtype in MASKS else "store d2t as I64",
+    )
+
+
+def other_map(v: VocabularyPlan, rows: int) -> Hit:
+    """DC302's finding on a d2t that is there the wrong way round: an entry for each target token."""
+    holds = "t2d's flags" if v.meant == FLAGS else "the inverse map, the draft id of each token"
+    return Hit(
+        f"d2t has {len(v.raw or ())} values, one for each target token, and lm_head {rows} rows: it holds {holds}",
+        at(v.d2t_tensor, v.head_tensor),
+        help="write target token minus draft id for each draft id",
+        confidence=v.certainty,
+        fixable=True,
     )

@@ -9,6 +9,7 @@ from drafcheck.contract import Contract
 from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.heads import misfit
 from drafcheck.lookup import MISSING, raw
+from drafcheck.plan.inverse import INVERTED
 from drafcheck.plan.model import LoadPlan, VocabularyPlan
 from drafcheck.plan.vocabulary import EMBEDDING, HEAD, is_another, is_reduced, named
 from drafcheck.registry import Hit, rule
@@ -120,7 +121,8 @@ def draft_vocab_size(s: Subject) -> Iterator[Hit]:
 
     ## What it does
     Compares the rows of `lm_head`, the length of d2t and `draft_vocab_size`, and reports configs in which this release
-    needs `draft_vocab_size` and does not get it. A d2t that is longer than the head is a warning. The count of t2d is
+    needs `draft_vocab_size` and does not get it. A d2t that is longer than the head is a warning, unless it is the map
+    the wrong way round (an entry for each target token): an error. The count of t2d is
     named, and judged by DC307.
 
     ## Why is this bad?
@@ -206,6 +208,10 @@ def _mapping_length(s: Subject, v: VocabularyPlan, built: int | None) -> Iterato
             at(tensor, v.head_tensor),
             help=f"store d2t with the shape [{rows}]",
         )
+    elif v.meant in INVERTED:
+        from drafcheck.checks.mapping import other_map  # which builds on this module
+
+        yield other_map(v, rows)
     elif tensor.numel != rows:
         short = tensor.numel < rows
         outcome = f"draft ids from {tensor.numel} on end the server" if short else "it is another head's mapping"

@@ -175,7 +175,7 @@ class VocabularyPlan:
     t2d_tensor: Tensor | None = None
     semantics: str = "none"  # how the *engine* reads d2t: none, offset, absolute
     casts: bool = False  # whether it casts any dtype to int64
-    meant: str | None = None  # how the values were meant: offset, absolute, identity; None: cannot tell
+    meant: str | None = None  # how the values were meant: offset, absolute, identity, inverse, flags; None: cannot tell
     head_rows: int | None = None  # rows of lm_head in the file
     draft_vocab: int | None = None  # what the config says
     target_vocab: int | None = None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from drafcheck.decode import LARGEST, DecodeError, decode
 from drafcheck.finding import Confidence
+from drafcheck.plan.inverse import inverted
 from drafcheck.plan.model import LoadPlan, VocabularyPlan
 from drafcheck.plan.quick import confirmed
 from drafcheck.source import SourceError
@@ -46,7 +47,9 @@ def plan_vocabulary(
     _settle_vocabulary(plan, config, contract)
     if plan.raw is not None and plan.targets is None:
         plan.targets = to_targets(plan.raw, plan.semantics)
-        plan.meant, plan.certainty = judge(plan.raw, plan.t2d, plan.vocab)
+        rows = plan.head_rows if plan.head_rows is not None else plan.draft_vocab
+        other = inverted(plan.raw, rows, plan.t2d)
+        plan.meant, plan.certainty = other or judge(plan.raw, plan.t2d, plan.vocab)
     return plan
 
 
