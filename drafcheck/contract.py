@@ -259,6 +259,7 @@ class Contract(NamedTuple):
     params: tuple[Table, ...]
     expand: Table
     computed: tuple[Table, ...] = ()  # keys that change what is computed and not what is loaded
+    proven: bool = True  # False: read in the engine's source, and its classes were not run
 
     def undescribed(self, config: DraftConfig) -> str | None:
         """The config key for which the book has no contract yet; None when the class is built as described."""
@@ -336,7 +337,14 @@ def _contract(name: str, architecture: str, book: Table, revision: Table, engine
         params=every("param"),
         expand={key: value for entry in reversed(every("expand")) for key, value in _placeholders(entry).items()},
         computed=every("computed"),
+        proven=_is_proven(book.get("proof"), revision),
     )
+
+
+def _is_proven(proof: Table | None, revision: Table) -> bool:
+    """Whether the real class was run in a release of this era; a contract of the user's own need not say."""
+    executed = proof.get("executed", []) if proof is not None else None
+    return executed is None or any(holds(revision.get("versions", ""), Version(v)) for v in executed)
 
 
 def _placeholders(entry: Table) -> Table:

@@ -31,6 +31,7 @@ Word = Annotated[str, StringConstraints(min_length=1)]
 Words = list[Word]
 Range = Annotated[str, AfterValidator(_is_range)]
 Pair = Annotated[list[str], Field(min_length=2, max_length=2)]
+Triple = Annotated[list[str], Field(min_length=3, max_length=3)]
 State = Literal[
     "absent",
     "null",
@@ -47,7 +48,21 @@ State = Literal[
     "set, no text",
     "",
 ]
-LoadKind = Literal["plain", "vocab", "qkv", "merged", "row", "replicated", "bias", "exact", "joined"]
+LoadKind = Literal[
+    "plain",
+    "vocab",
+    "qkv",
+    "merged",
+    "row",
+    "column",
+    "replicated",
+    "bias",
+    "exact",
+    "joined",
+    "experts",
+    "experts_row",
+]
+Release = Annotated[str, AfterValidator(_is_version)]
 
 
 class _Table(BaseModel):
@@ -72,7 +87,7 @@ class EngineBook(_Table):
     algorithms: Words = []
     dtypes: Words = []
     flags: dict[str, Word] = {}
-    releases: list[Annotated[str, AfterValidator(_is_version)]] = []
+    releases: list[Release] = []
 
 
 class Revision(_Entry):
@@ -126,6 +141,7 @@ class Flag(_Entry):
     differ: list[Pair] = []
     same: Pair | None = None
     always: bool = False
+    text: Pair | None = None
     unless: Word = ""
 
 
@@ -142,7 +158,7 @@ class Refuse(_Entry):
     when: Word = ""
     unless: Word = ""
     cause: Word = ""
-    stage: Literal["config", "class", "construct"] = "construct"
+    stage: Literal["config", "class", "construct", "load"] = "construct"
 
     @model_validator(mode="after")
     def _says_when(self) -> Refuse:
@@ -161,8 +177,34 @@ class RefusedName(_Table):
     shows: Word = ""
 
 
+class Move(_Table):
+    """A part of a name that another one takes the place of."""
+
+    from_: Word = Field(alias="from")
+    to: str
+    any: Words = []
+
+
+class Layer(_Table):
+    """Which layer of the checkpoint the head is: the number after the last one, and that of a head stored alone."""
+
+    count: Word
+    alone: int | None = None
+
+
 class Names(_Entry):
-    """From the names of tensors to those of parameters."""
+    """From the names of tensors to those of parameters; ``loader`` names another way than the usual one."""
+
+    loader: Literal["mtp", ""] = ""
+    layer: Layer | None = None
+    read: Words = []
+    read_with: Words = []
+    move: list[Move] = []
+    unstacked: Words = []
+    experts: list[Triple] = []
+    halves: list[Triple] = []
+    whole_experts: list[Pair] = []
+    unknown_other: Word = ""
 
     rename: list[Pair] = []
     rename_start: list[Pair] = []
@@ -202,11 +244,18 @@ class Unknown(_Entry):
     modules: Words = []
 
 
+class Proof(_Table):
+    """The releases in which the class itself was run, and those in which only its source was read."""
+
+    executed: list[Release] = []
+    read: list[Release] = []
+
+
 class Long(_Table):
     """What a sharded loader does with a side that is too long or too short."""
 
     long: Literal["cut", "refuse"]
-    short: Literal["refuse", "pad"]
+    short: Literal["refuse", "pad", "leave"]
 
 
 class Loaders(_Entry):
@@ -214,7 +263,9 @@ class Loaders(_Entry):
 
     qkv: Long | None = None
     merged: Long | None = None
+    column: Long | None = None
     row: Long | None = None
+    experts: Long | None = None
 
 
 class Mapping(_Entry):
@@ -256,6 +307,7 @@ class Param(_Entry):
     shape: Words = []
     shards: dict[str, Word] = {}
     in_: Word = Field(default="", alias="in")
+    experts: Word = ""
     when: Word = ""
     unless: Word = ""
     layers: Literal["first", "later", ""] = ""
@@ -266,7 +318,7 @@ class Param(_Entry):
     def _has_a_shape(self) -> Param:
         if bool(self.shape) == bool(self.shards) or (self.in_ and not self.shards):
             raise ValueError("either `shape`, or `shards` (and `in`, but for a bias) are wanted")
-        if (self.load == "exact") != bool(self.says):
+        if (self.load == "exact") > bool(self.says):
             raise ValueError("`says` names the message of a parameter that is loaded `exact`")
         return self
 
@@ -312,6 +364,7 @@ class ContractPart(_Table):
     algorithms: Words = []
     kind: str = ""
     states: Literal["aux", "last", "layers"] = "aux"
+    proof: Proof | None = None
     revision: list[Revision] = []
     read: list[Read] = []
     values: Values = Values()

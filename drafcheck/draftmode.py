@@ -39,7 +39,9 @@ def draft_mode_name(engine: Engine, architecture: str, algorithm: str = "") -> s
     if rule is not None:
         kept = architecture.startswith(tuple(rule["starts"])) or architecture.endswith(tuple(rule["ends"]))
         return architecture if kept else str(rule["prefix"]) + architecture
-    renamed = load_toml(engine.name, "registry.toml").get("rewrites", {}).get(architecture)
+    listed = load_toml(engine.name, "registry.toml").get("rewrites", {}).get(architecture, [])
+    renames = [["", listed]] if isinstance(listed, str) else listed
+    renamed = next((str(name) for versions, name in renames if engine.within(versions)), None)
     return renamed if renamed is not None and registered(engine, renamed) else architecture
 
 

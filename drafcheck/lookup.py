@@ -132,6 +132,8 @@ def _stated(contract: Contract, entry: Table, config: DraftConfig) -> bool:
     """Whether a flag is set by what stands in the config, or by what its class supplies where a key is absent."""
     if "null" in entry:
         return raw(config, entry["null"]) is None
+    if "text" in entry:
+        return bool(raw(config, entry["text"][0]) == entry["text"][1])
     if "falsy" in entry:
         return not raw(config, entry["falsy"])  # MISSING is an object, and so true
     if "is" in entry:
@@ -159,7 +161,11 @@ def in_question(contract: Contract, entry: Table, config: DraftConfig) -> bool:
 
 
 def settled(contract: Contract, config: DraftConfig) -> Contract:
-    """The contract with the parts of names that the loader skips for this config in its ``names``."""
+    """The contract with what this config decides about names written into them: parts skipped, which layer is read."""
+    if "loader" in contract.names:
+        from drafcheck.plan.mtp_names import for_config
+
+        contract = for_config(contract, config)
     parts = [part for entry in contract.skips if in_question(contract, entry, config) for part in entry["parts"]]
     return contract._replace(names={**contract.names, "skips": parts}) if parts else contract
 

@@ -76,10 +76,14 @@ def _from_here_on(engine: Engine, contract: Contract) -> Iterator[tuple[str | No
 
 
 def switched(contract: Contract) -> dict[str, set[str]]:
-    """The parameters of the norms that a flag switches on, by flag, a placeholder written out as often as may be."""
+    """The parameters of the norms that a flag switches on, by flag, a placeholder written out as often as may be.
+
+    A flag that switches on other parameters too (low-rank queries, with their norm) is no switch of norms.
+    """
     found: dict[str, set[str]] = {}
+    others = {entry["when"] for entry in contract.params if "when" in entry and "norm" not in entry["name"]}
     for entry in contract.params:
-        if "norm" in entry["name"] and keys_of(contract, entry.get("when", "")):
+        if entry.get("when", "") not in others and keys_of(contract, entry.get("when", "")):
             found.setdefault(entry["when"], set()).update(_spelled(contract, entry["name"]))
     return found
 

@@ -20,7 +20,7 @@ from drafcheck.contract import Engine, contract_for, extended, load_toml
 from drafcheck.crash import describe
 from drafcheck.draftmode import usual_algorithm
 from drafcheck.errors import NothingToCheck, UsageError
-from drafcheck.finding import Finding
+from drafcheck.finding import Confidence, Finding
 from drafcheck.inputs import read_inputs, refuse_unknown_words
 from drafcheck.lookup import settled
 from drafcheck.plan.admission import chosen_class, refused_early
@@ -313,12 +313,20 @@ def _why_skipped(subject: Subject, missing: str) -> str:
 
 def _collect(rule: Rule, subject: Subject, seen: Examination) -> None:
     for hit in rule.check(subject):
-        seen.findings.append(_finding(rule, hit))
+        seen.findings.append(_finding(rule, hit, proven=_is_proven(rule, subject)))
         seen.stops = seen.stops or hit.stops
 
 
-def _finding(rule: Rule, hit: Hit) -> Finding:
-    """The finding that a hit of ``rule`` stands for. Raises ValueError for a severity that it does not declare."""
+def _is_proven(rule: Rule, subject: Subject) -> bool:
+    """Whether what the rule rests on was seen to be so: a contract may have been read only, not run."""
+    return subject.contract is None or subject.contract.proven or not {"contract", "load"} & set(rule.needs)
+
+
+def _finding(rule: Rule, hit: Hit, *, proven: bool = True) -> Finding:
+    """The finding that a hit of ``rule`` stands for; not a certain one on a contract that is not ``proven``.
+
+    Raises ValueError for a severity that the rule does not declare.
+    """
     severity = hit.severity or rule.severities[0]
     if severity not in rule.severities:
         raise ValueError(f"{rule.code} declares no severity {severity.value}")
@@ -326,7 +334,7 @@ def _finding(rule: Rule, hit: Hit) -> Finding:
         rule=rule.code,
         name=rule.name,
         severity=severity,
-        confidence=hit.confidence,
+        confidence=hit.confidence if proven or hit.confidence is not Confidence.CERTAIN else Confidence.LIKELY,
         message=hit.message,
         locations=hit.locations,
         help=hit.help,

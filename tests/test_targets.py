@@ -76,10 +76,24 @@ def test_capturing_classes(version: str) -> None:
 def test_every_draft_class_is_a_class_of_some_release() -> None:
     book = load_toml("sglang", "registry.toml")
     engine = resolve_engine("sglang==0.5.23")
-    named = [n for names in book["draft"].values() for n in names.split()] + list(book["rewrites"].values())
+    renamed = [[["", r]] if isinstance(r, str) else r for r in book["rewrites"].values()]
+    drafts = [name for listed in renamed for _, name in listed]
+    named = [n for names in book["draft"].values() for n in names.split()] + drafts
     named += [entry["class"] for entry in book["fits"]] + list(book["rewrites"])
     assert [n for n in named if registered_since(engine, n) is None] == []
-    assert all(draft_kind(engine, n) for n in book["rewrites"].values())
+    assert all(draft_kind(engine, n) for n in drafts)
+
+
+def test_draft_mode_renames_by_release() -> None:
+    def renamed(version: str, name: str) -> str:
+        return draft_mode_name(resolve_engine(f"sglang=={version}"), name)
+
+    assert renamed("0.4.6", "DeepseekV3ForCausalLM") == "DeepseekV3ForCausalLM"
+    assert renamed("0.4.6.post5", "DeepseekV3ForCausalLM") == "DeepseekV3ForCausalLMNextN"
+    assert renamed("0.5.15", "GlmMoeDsaForCausalLM") == "DeepseekV3ForCausalLMNextN"
+    assert renamed("0.5.16", "GlmMoeDsaForCausalLM") == "GlmMoeDsaForCausalLMNextN"
+    assert renamed("0.5.12", "Qwen3MoeForCausalLM") == "Qwen3MoeForCausalLM"
+    assert renamed("0.5.13", "Qwen3MoeForCausalLM") == "Qwen3MoeForCausalLMMTP"
 
 
 def test_since_and_until() -> None:

@@ -19,6 +19,7 @@ FAMILIES = (
     "cases_layers",
     "cases_config",
     "cases_rope",
+    "cases_mtp",
     "cases_settings",
     "cases_vllm",
     "cases_reference",

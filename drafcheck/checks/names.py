@@ -7,11 +7,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from drafcheck.checks.layer import is_missing, layer_elsewhere, no_layer
 from drafcheck.contract import Contract, load_toml
 from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.normflags import idle, unswitched
 from drafcheck.plan.compare import first_release_that_takes
-from drafcheck.plan.model import LoadPlan, Parameter
+from drafcheck.plan.model import LoadPlan, Parameter, Partial
 from drafcheck.plan.wanted import Wanted, wanted_names, writer_of
 from drafcheck.registry import Hit, rule
 from drafcheck.tensor import Tensor
@@ -44,7 +45,7 @@ def _lost(plan: LoadPlan, contract: Contract, switched: set[str]) -> Lost:
     nameless = [t for t in plan.nameless if _is_weight_or_map(t, contract) and t.name not in switched]
     nameless = [t for t in nameless if not is_quantised_part(t.name)]  # DC507's
     wanted = wanted_names(contract, plan, [t.name for t in nameless])
-    surplus = surplus_layers(plan)
+    surplus = surplus_layers(plan, contract)
     if not any("layer" in name for name in plan.parameters):  # none is built: DC203 speaks for all of them
         nameless = [t for t in nameless if "layer" not in t.name]
         return [(t, w) for t, w in zip(nameless, wanted_names(contract, plan, names(nameless)), strict=True)]
@@ -68,8 +69,10 @@ def _quantised_parts() -> frozenset[str]:
     return frozenset(load_toml("dialects.toml")["quantised"]["parts"])
 
 
-def surplus_layers(plan: LoadPlan) -> set[int]:
+def surplus_layers(plan: LoadPlan, contract: Contract) -> set[int]:
     """The decoder layers of the file, the first one apart, that the engine does not build."""
+    if contract.names.get("loader") == "mtp":
+        return set()  # of a whole model's layers one is built, and the others are the target's
     built = {layer_of(name) for name in plan.parameters}
     there = {layer_of(t.name) for t in plan.nameless}
     return {n for n in there - built if n is not None and n > 0}
@@ -94,13 +97,16 @@ def names(tensors: Iterable[Tensor]) -> tuple[str, ...]:
 
 def weight_of(tensors: list[Tensor], plan: LoadPlan) -> str:
     """The share of the drafter's parameters that ``tensors`` are; mapping and masks are no parameters."""
-    some, every = (sum(t.numel for t in group if t.dtype.startswith(("F", "BF"))) for group in (tensors, plan.seen))
+    targets = {d.tensor.name for d in plan.dropped if d.why == "target"}
+    drafter = [t for t in plan.seen if t.name not in targets]
+    some, every = (sum(t.numel for t in group if t.dtype.startswith(("F", "BF"))) for group in (tensors, drafter))
     return f"{share(some, every)} of the drafter's parameters"
 
 
-def quietly(contract: Contract) -> str:
-    """How a release takes leave of a tensor without a parameter."""
-    return "with no more than a log line" if contract.names.get("logs") else "without a word"
+def quietly(plan: LoadPlan, contract: Contract) -> str:
+    """How a release takes leave of a tensor without a parameter, or of a whole layer that it passes over."""
+    logs = contract.names.get("logs") and not is_missing(plan, contract)
+    return "with no more than a log line" if logs else "without a word"
 
 
 @rule("DC101", "dropped-weight", Severity.ERROR, Severity.WARNING, needs=("contract", "load"), concerns="fit")
@@ -122,6 +128,8 @@ def dropped_weight(s: Subject) -> Iterator[Hit]:
     plan, contract = plans(s)
     if plan.refused is not None and plan.refused.cause == "name":
         return  # the loader stops at the first of them, which DC104 says
+    if layer_elsewhere(plan, contract) is not None:
+        return  # DC203 speaks of it
     ours = [(t, w) for t, w in lost(s) if w is None or not (w.wrapper or w.foreign)]
     for group in _by_rename(ours):
         tensors = [t for t, _ in group]
@@ -139,7 +147,7 @@ def dropped_weight(s: Subject) -> Iterator[Hit]:
 
 def _verdict(tensors: list[Tensor], plan: LoadPlan, contract: Contract) -> str:
     verb = "is" if len(tensors) == 1 else "are"
-    return f"{count(len(tensors), 'tensor')} ({weight_of(tensors, plan)}) {verb} dropped {quietly(contract)}"
+    return f"{count(len(tensors), 'tensor')} ({weight_of(tensors, plan)}) {verb} dropped {quietly(plan, contract)}"
 
 
 def _instead(s: Subject, wanted: Wanted | None) -> str:
@@ -192,8 +200,9 @@ def unwritten_parameter(s: Subject) -> Iterator[Hit]:
 
     ## What it does
     Lists the parameters that this release builds from the config, that no tensor of the file reaches, and that are not
-    taken from the target. Biases are DC204's, a head that the file does not have at all is DC309's, whole layers are
-    DC203's, norms that a flag switches on are DC407's.
+    taken from the target. For a multi-token-prediction head, says when the whole layer is not in the file. Biases are
+    DC204's, a head that the file does not have at all is DC309's, whole layers are DC203's, norms that a flag switches
+    on are DC407's.
 
     ## Why is this bad?
     It keeps its initial value: uninitialised memory or a random matrix (accept length 2.30 -> 1.05 without `fc`, 1.01
@@ -203,7 +212,12 @@ def unwritten_parameter(s: Subject) -> Iterator[Hit]:
     ## Fix
     Export the drafter again with the tensor, or mend its name when DC101 or DC105 reports it as dropped.
     """
-    plan, _ = plans(s)
+    plan, contract = plans(s)
+    if is_missing(plan, contract) and not plan.nameless and plan.refused is None:
+        yield no_layer(s)
+        return
+    if layer_elsewhere(plan, contract) is not None:
+        return  # DC203 speaks of it
     absent = absent_layers(plan)
     unwritten = [plan.parameters[n] for n in plan.unwritten if layer_of(n) not in absent]
     switched = {name for group in idle(s) for name in group.parameters}
@@ -234,10 +248,15 @@ _STATE = {"empty": "uninitialised memory", "random": "random", "ones": "all ones
 def _unwritten(s: Subject, missing: list[Parameter]) -> Hit:
     counted = Counter(_STATE[p.initial] for p in missing)
     states = ", ".join(f"{n} {state}" for state, n in counted.items()) if len(counted) > 1 else next(iter(counted))
+    plan, _ = plans(s)
+    waiting = [t.name for p in missing for t in plan.waiting.get(p.name, [])]
+    alone = (
+        f"; {listed(waiting)} {'is' if len(waiting) == 1 else 'are'} only read with the counterpart" if waiting else ""
+    )
     only_norms = list(counted) == [_STATE["ones"]]
     return Hit(
         f"nothing in the file fills {count(len(missing), 'parameter')} of {s.engine} (left: {states}): "
-        f"{listed([p.name for p in missing])}",
+        f"{listed([p.name for p in missing])}{alone}",
         (Location(file=_file(s)),),
         help="mend the names of the dropped tensors" if lost(s) else "export the drafter again with these tensors",
         severity=Severity.NOTE if only_norms else Severity.ERROR,
@@ -266,13 +285,24 @@ def partial_parameter(s: Subject) -> Iterator[Hit]:
     """
     plan, _ = plans(s)
     for partial in plan.partial if plan.refused is None else []:
-        parts = ", ".join(f"{shard}_proj" for shard in partial.missing)
+        parts = _parts(partial, plan)
         yield Hit(
             f"`{partial.parameter}` gets no {parts}: {100 * partial.fraction:.1f} % of its rows stay uninitialised",
             places([w.tensor for w in plan.writes_to(partial.parameter)], 1),
             help=f"export the drafter again with {parts}",
             about=(partial.parameter,),
         )
+
+
+def _parts(partial: Partial, plan: LoadPlan) -> str:
+    """The projections that are missing: ``k_proj``, or ``gate_proj and up_proj of 2 experts (1, 3)``."""
+    if plan.parameters[partial.parameter].load not in ("experts", "experts_row"):
+        return ", ".join(f"{shard}_proj" for shard in partial.missing)
+    pairs = [shard.partition(".") for shard in partial.missing]
+    found = list(dict.fromkeys(number for number, _, _ in pairs))
+    kinds = " and ".join(f"{kind}_proj" for kind in dict.fromkeys(kind for _, _, kind in pairs))
+    some = ", ".join(found[:4]) + (" ..." if len(found) > 4 else "")
+    return f"{kinds} of {count(len(found), 'expert')} ({some})"
 
 
 @rule("DC104", "refused-weight", Severity.ERROR, needs=("contract", "load"), concerns="fit")
@@ -340,7 +370,7 @@ def wrapper_prefix(s: Subject) -> Iterator[Hit]:
     for prefix, group in groups.items():
         tensors = [t for t, _ in group]
         first = group[0][1]
-        outcome = f"dropped {quietly(contract)}" if plan.refused is None else f"refused ({plan.refused.error})"
+        outcome = f"dropped {quietly(plan, contract)}" if plan.refused is None else f"refused ({plan.refused.error})"
         yield Hit(
             f"the prefix `{prefix}` stands before {count(len(tensors), 'name')} ({weight_of(tensors, plan)}), "
             f"which {s.engine} does not know: {outcome}",

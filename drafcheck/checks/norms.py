@@ -49,11 +49,11 @@ def norm_flag(s: Subject) -> Iterator[Hit]:
 
 
 def _without_flag(s: Subject, group: Unswitched) -> Hit:
-    _, contract = plans(s)
+    plan, contract = plans(s)
     tensors = list(group.tensors)
     verb = "is" if len(tensors) == 1 else "are"
     return Hit(
-        f"{listed([t.name for t in tensors])} {verb} dropped {quietly(contract)}: {_why(s, group)}",
+        f"{listed([t.name for t in tensors])} {verb} dropped {quietly(plan, contract)}: {_why(s, group)}",
         (*places(tensors), *(at(s, key) for key in (group.stated or _denied(s, group)))),
         help=_flag_help(group),
         fixable=group.since is None,

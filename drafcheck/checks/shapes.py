@@ -6,9 +6,11 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from drafcheck.checks.layer import layer_elsewhere, other_layer
 from drafcheck.checks.names import absent_layers, layer_of, names, places, plans, surplus_layers
 from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.lookup import MISSING, raw
+from drafcheck.plan.fit import shape_of
 from drafcheck.plan.model import Parameter, Refusal, Write
 from drafcheck.registry import Hit, rule
 from drafcheck.tensor import Tensor
@@ -48,11 +50,11 @@ def shape_mismatch(s: Subject) -> Iterator[Hit]:
         return
     if refused:
         yield _refused_shape(s, refused)
-    silent = [w for w in plan.writes if w.cut or w.short or w.repeated] if plan.refused is None else []
+    silent = [w for w in plan.writes if w.cut or w.short or w.repeated or w.bare] if plan.refused is None else []
     rows = {id(w): _head_rows(plan.parameters[w.parameter], w.shard) for w in silent}
     ours = [w for w in silent if _head_dim_at_fault(s, contract, rows[id(w)]) is None]
-    for padded in (False, True):
-        if group := [w for w in ours if (w.short > 0) is padded]:
+    for kind in (lambda w: w.short, lambda w: w.bare, lambda w: not (w.short or w.bare)):
+        if group := [w for w in ours if kind(w)]:
             yield _silent_shape(s, group)
 
 
@@ -100,8 +102,8 @@ def _built(parameter: Parameter, shard: str | None) -> tuple[tuple[int, ...], st
     """The shape that a tensor should have, and the formula of it."""
     if shard is None or shard not in parameter.shards:
         return parameter.shape, ", ".join(parameter.formula)
-    sizes = (parameter.shards[shard], *parameter.shape[1:])
-    return sizes, ", ".join((parameter.shard_formulas[shard], *parameter.formula[1:]))
+    sizes = shape_of(parameter, shard)
+    return sizes, ", ".join((parameter.shard_formulas[shard], *parameter.formula[1 - len(sizes) :]))
 
 
 def _refused_shape(s: Subject, refused: list[Refusal]) -> Hit:
@@ -124,6 +126,8 @@ def _silent_shape(s: Subject, writes: list[Write]) -> Hit:
     first = writes[0]
     sizes, formula = _built(plan.parameters[first.parameter], first.shard)
     what, severity = ("pads it with zeros", Severity.NOTE) if first.short else ("cuts the rest off", Severity.ERROR)
+    if first.bare:
+        what = "leaves the rest uninitialised"
     if first.repeated:
         what = "copies its one column into all"
     return Hit(
@@ -251,6 +255,9 @@ def layer_count(s: Subject) -> Iterator[Hit]:
     in_file = {layer_of(t.name) or 0 for t in plan.seen if "layer" in t.name}
     if plan.refused is not None and plan.refused.cause == "layers":
         yield _too_many(s, plan.refused, said, len(in_file))
+    elif (elsewhere := layer_elsewhere(plan, contract)) is not None and plan.refused is None:
+        yield other_layer(s, elsewhere)
+        return
     elif absent := sorted(absent_layers(plan)):
         yield Hit(
             f"config.json says {said} layers, the file holds {len(in_file)}: {_span(absent)} uninitialised",
@@ -285,9 +292,9 @@ def _too_many(s: Subject, refused: Refusal, said: int | None, in_file: int) -> H
 
 
 def _surplus(s: Subject, said: int | None) -> Iterator[Hit]:
-    plan, _ = plans(s)
+    plan, contract = plans(s)
     assert s.config is not None
-    left_out = surplus_layers(plan)
+    left_out = surplus_layers(plan, contract)
     surplus = [t for t in plan.nameless if layer_of(t.name) in left_out]
     if surplus and plan.refused is None:
         layers = sorted({layer_of(t.name) or 0 for t in surplus})

@@ -11,14 +11,16 @@ if TYPE_CHECKING:
 
 
 class Fit(NamedTuple):
-    """``error`` is None when the tensor is taken. ``cut`` and ``short`` count rows or columns of the sharded side that
-    the tensor has too many or too few of; ``repeated``: one column is copied into all.
+    """``error`` is None when the tensor is taken. ``cut``, ``short`` and ``bare`` count rows or columns of the sharded
+    side that the tensor has too many or too few of, which are then zeros or stay as they were; ``repeated``: one column
+    is copied into all.
     """
 
     error: str | None = None
     cut: int = 0
     short: int = 0
     repeated: bool = False
+    bare: int = 0
 
 
 Shape = tuple[int, ...]
@@ -29,28 +31,53 @@ def fit(contract: Contract, parameter: Parameter, shard: str | None, shape: Shap
 
     A parameter with an unknown size (-1) is taken to fit. A tensor that is already fused is laid over all shards.
     """
-    wanted = parameter.shape if shard is None else (parameter.shards[shard], *parameter.shape[1:])
+    wanted = shape_of(parameter, shard)
     if -1 in wanted or shape == wanted:
         return Fit()
     kind = parameter.load
-    if kind in ("plain", "exact"):
-        return _plain(contract, wanted, shape, parameter.says)
-    if kind in ("replicated", "bias"):
-        return _refuse(contract, kind, wanted, shape or (1,))
-    if kind == "vocab":
-        return _vocab(contract, wanted, shape)
+    if kind in _KINDS:
+        return _KINDS[kind](contract, parameter, wanted, shape)
     if shard is None and parameter.shards and shape and shape[0] < wanted[0]:
         return _fused_short(contract, parameter, shape)
     return _sharded(contract, kind, wanted, shape)
 
 
-def _plain(contract: Contract, wanted: Shape, shape: Shape, says: str = "") -> Fit:
-    if _elements(wanted) == 1 == _elements(shape) and not says:
+def shape_of(parameter: Parameter, shard: str | None) -> Shape:
+    """The shape that a tensor for ``parameter``, or for one shard of it, should have."""
+    if shard is None:
+        return parameter.shape
+    return (parameter.shards[shard], *parameter.shape[2 if parameter.load.startswith("experts") else 1 :])
+
+
+def _expert(contract: Contract, parameter: Parameter, wanted: Shape, shape: Shape) -> Fit:
+    """One projection of one expert: its sharded side may be cut or filled, and the rest is torch's ``copy_``."""
+    axis = 1 if parameter.load == "experts_row" else 0
+    rule = contract.loaders.get("experts", {})
+    if len(shape) != len(wanted):
+        return _refuse(contract, "copy", wanted, (*shape, *wanted)[: len(wanted)])
+    missing = wanted[axis] - shape[axis]
+    if missing > 0 and rule.get("short", "refuse") == "refuse":
+        return _refuse(contract, "short", wanted, shape, axis=axis)
+    may_cut = missing < 0 and rule.get("long", "refuse") == "cut"
+    taken = tuple(wanted[i] if i == axis and (missing > 0 or may_cut) else n for i, n in enumerate(shape))
+    if taken != wanted:
+        return _copied(contract, wanted, taken)
+    if missing > 0:
+        return Fit(short=missing) if rule["short"] == "pad" else Fit(bare=missing)
+    return Fit(cut=-missing)
+
+
+def _plain(contract: Contract, parameter: Parameter, wanted: Shape, shape: Shape) -> Fit:
+    if _elements(wanted) == 1 == _elements(shape) and not parameter.says:
         return Fit()
-    return _refuse(contract, says or "plain", wanted, shape)
+    return _refuse(contract, parameter.says or "plain", wanted, shape)
 
 
-def _vocab(contract: Contract, wanted: Shape, shape: Shape) -> Fit:
+def _replicated(contract: Contract, parameter: Parameter, wanted: Shape, shape: Shape) -> Fit:
+    return _refuse(contract, parameter.load, wanted, shape or (1,))
+
+
+def _vocab(contract: Contract, _: Parameter, wanted: Shape, shape: Shape) -> Fit:
     if not shape or shape[0] != wanted[0]:
         return _refuse(contract, "vocab", wanted, shape)
     return _copied(contract, wanted, shape)
@@ -66,7 +93,11 @@ def join(contract: Contract, parameter: Parameter, shapes: list[Shape]) -> Fit:
         if shape[1:] != shapes[0][1:]:
             return _refuse(contract, "join", shapes[0], shape, axis=1, start=number)
     whole = (sum(shape[0] for shape in shapes), *shapes[0][1:])
-    return Fit() if whole == parameter.shape or -1 in parameter.shape else _plain(contract, parameter.shape, whole)
+    return (
+        Fit()
+        if whole == parameter.shape or -1 in parameter.shape
+        else _plain(contract, parameter, parameter.shape, whole)
+    )
 
 
 def _copied(contract: Contract, wanted: Shape, shape: Shape) -> Fit:
@@ -127,3 +158,14 @@ def _elements(shape: Shape) -> int:
     for size in shape:
         total *= size
     return total
+
+
+_KINDS = {
+    "experts": _expert,
+    "experts_row": _expert,
+    "replicated": _replicated,
+    "bias": _replicated,
+    "plain": _plain,
+    "exact": _plain,
+    "vocab": _vocab,
+}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from drafcheck.lookup import MISSING, in_question, raw
 from drafcheck.plan.fit import Fit, fit, join
-from drafcheck.plan.model import Drop, LoadPlan, Partial, Refusal, Write
+from drafcheck.plan.model import Drop, LoadPlan, Parameter, Partial, Refusal, Write
 from drafcheck.plan.names import Route, route
 from drafcheck.plan.parameters import build_parameters, refused_config
 from drafcheck.source import SourceError
@@ -49,7 +49,7 @@ def plan_load(
     plan.fills_from_target = _shared(contract, config, plan)
     if plan.refused is None:
         plan.refused = selection.refused
-    state = _State(contract, config, plan, contract.flag("tied", config), read)
+    state = _State(contract, config, plan, contract.flag("tied", config), read, _strays(contract, plan.seen))
     for tensor in _in_order(contract, plan.seen):
         state.take(tensor)
     state.settle()
@@ -76,6 +76,17 @@ def _shared(contract: Contract, config: DraftConfig, plan: LoadPlan) -> list[str
     return list(dict.fromkeys(filled))
 
 
+def _strays(contract: Contract, tensors: list[Tensor]) -> tuple[str, ...]:
+    if contract.names.get("loader") != "mtp":
+        return ()
+    from drafcheck.plan.mtp_names import strays
+
+    return strays(contract, [t.name for t in tensors])
+
+
+_BY_END = {"design": "design", "elsewhere": "target"}
+
+
 @dataclass(slots=True)
 class _State:
     """A load under way."""
@@ -85,6 +96,7 @@ class _State:
     plan: LoadPlan
     tied: bool
     read: Callable[[Tensor], bytes] | None
+    strays: tuple[str, ...] = ()  # beginnings of names under which a head lies that is not read
     written: dict[str, set[str]] = field(default_factory=dict)
     first: dict[tuple[str, str | None], Tensor] = field(default_factory=dict)
     held: dict[str, dict[str, tuple[Tensor, Route]]] = field(default_factory=dict)
@@ -92,6 +104,8 @@ class _State:
     def take(self, tensor: Tensor) -> None:
         """What the loader does with one tensor."""
         found = route(self.contract, tensor.name, self.plan.parameters)
+        if found.end == "elsewhere" and tensor.name.startswith(self.strays):
+            found = self._stray(tensor)
         if found.end in ("unknown", "refused") and self._why(tensor) == "unknown":
             self.plan.nameless.append(tensor)
         if found.shard is not None and self.plan.parameters[found.parameter].load == "joined":
@@ -112,6 +126,11 @@ class _State:
             self._write(tensor, found, fitted)
         else:
             self.plan.dropped.append(self._drop(tensor, found))
+
+    def _stray(self, tensor: Tensor) -> Route:
+        """A tensor of a head that is not read: what would not be wanted anyway is no loss."""
+        unwanted = any(part in tensor.name for part in self.contract.names.get("drop", []))
+        return Route("design" if unwanted else "unknown", looked_for=tensor.name)
 
     def _fit(self, tensor: Tensor, found: Route) -> Fit | None:
         if not found.parameter:
@@ -154,7 +173,7 @@ class _State:
 
     def _write(self, tensor: Tensor, found: Route, fitted: Fit) -> None:
         parameter = self.plan.parameters[found.parameter]
-        self.plan.writes.append(Write(tensor, found.parameter, found.shard, fitted.cut, fitted.short, fitted.repeated))
+        self.plan.writes.append(Write(tensor, found.parameter, found.shard, *fitted[1:]))
         self._meet(tensor, (found.parameter, found.shard))
         shards = set(parameter.shards) if found.shard is None else {found.shard}
         self.written.setdefault(found.parameter, set()).update(shards)
@@ -181,7 +200,7 @@ class _State:
             return None
 
     def _drop(self, tensor: Tensor, found: Route) -> Drop:
-        why = "design" if found.end == "design" else self._why(tensor)
+        why = _BY_END.get(found.end) or self._why(tensor)
         return Drop(tensor, why, self._is_zero(tensor) if why == "no-slot" else None)
 
     def _why(self, tensor: Tensor) -> str:
@@ -217,6 +236,10 @@ class _State:
                 if name not in self.plan.fills_from_target:
                     self.plan.unwritten.append(name)
             elif missing := [s for s in parameter.shards if s not in written]:
-                rows = sum(parameter.shards[s] for s in missing)
-                share = rows / parameter.shape[0] if parameter.shape[0] > 0 else 0.0
-                self.plan.partial.append(Partial(name, tuple(missing), share))
+                self.plan.partial.append(Partial(name, tuple(missing), _share(parameter, missing)))
+
+
+def _share(parameter: Parameter, missing: list[str]) -> float:
+    """The part of a fused parameter that stays unwritten."""
+    total = sum(parameter.shards.values())
+    return sum(parameter.shards[s] for s in missing) / total if total > 0 else 0.0

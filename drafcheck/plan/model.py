@@ -18,8 +18,9 @@ class Parameter(NamedTuple):
     ``shape`` is what this version builds from this config. ``formula`` holds one text per dimension,
     such as ``num_heads * head_dim`` (fused parameters: the sum). ``initial`` is what it holds when nothing is
     loaded: ``ones``, ``zeros``, ``random`` (a layer's own initialisation) or ``empty`` (uninitialised memory).
-    ``load`` is how it is loaded: ``plain``, ``vocab``, ``qkv``, ``merged``, ``row``, ``exact`` (a check of the loader's
-    own, whose message ``says`` names) or ``joined`` (only once all shards are there).
+    ``load`` is how it is loaded: ``plain``, ``vocab``, ``qkv``, ``merged``, ``row``, ``column``, ``replicated``,
+    ``experts`` or ``experts_row`` (a shard for each projection of each expert, ``3.gate``), ``exact`` (a check of the
+    loader's own, whose message ``says`` names) or ``joined`` (only once all shards are there).
     ``shards`` maps the shard names of a fused parameter to their rows, in order.
     """
 
@@ -48,7 +49,8 @@ class Write(NamedTuple):
     """A tensor that reaches a parameter. ``shard`` is the part of a fused parameter, or None.
 
     ``cut`` is the number of rows or columns of the tensor that the loader throws away without a word, ``short`` the
-    number that it fills with zeros; ``repeated``: one column is copied into all.
+    number that it fills with zeros, ``bare`` the number that stay as they were; ``repeated``: one column is copied into
+    all.
     """
 
     tensor: Tensor
@@ -57,11 +59,13 @@ class Write(NamedTuple):
     cut: int = 0
     short: int = 0
     repeated: bool = False
+    bare: int = 0
 
 
 class Drop(NamedTuple):
     """A tensor that changes nothing. ``why``: ``design`` (t2d, rotary buffers), ``tied``, ``alone`` (its counterpart is
-    missing), ``unknown`` (no parameter of that name) or ``no-slot`` (a bias without a parameter).
+    missing), ``unknown`` (no parameter of that name), ``no-slot`` (a bias without a parameter) or ``target`` (a tensor
+    of the target, in whose checkpoint the head lies).
     """
 
     tensor: Tensor

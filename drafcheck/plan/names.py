@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 class Route(NamedTuple):
     """Where a name leads: to ``parameter`` (and ``shard``), to the mapping, or nowhere.
 
-    ``end``: ``parameter``, ``mapping``, ``design`` (skipped on purpose), ``unknown`` or ``refused`` (with ``error``);
-    ``looked_for`` is the last parameter name that was tried. Where the mapping is a parameter too, both are there.
+    ``end``: ``parameter``, ``mapping``, ``design`` (skipped on purpose), ``elsewhere`` (the target's own tensors, which
+    lie beside the head's), ``unknown`` or ``refused`` (with ``error``); ``looked_for`` is the last parameter name that
+    was tried. Where the mapping is a parameter too, both are there.
     """
 
     end: str
@@ -29,6 +30,14 @@ class Route(NamedTuple):
 
 def route(contract: Contract, name: str, parameters: Collection[str]) -> Route:
     """Follow ``name`` through renames, the mapping, skipped names, fused parameters and prefixes."""
+    if contract.names.get("loader") == "mtp":
+        from drafcheck.plan.mtp_names import route_layer  # for these classes alone
+
+        return route_layer(contract, name, parameters)
+    return _route(contract, name, parameters)
+
+
+def _route(contract: Contract, name: str, parameters: Collection[str]) -> Route:
     names = contract.names
     written, name = name, _renamed(names, name)
     last = name.rpartition(".")[2]

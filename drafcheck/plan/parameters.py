@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 MOST_COPIES = 128
 """So many layers of one parameter are written out at most: a config may claim 10**9 of them."""
 
+MOST_EXPERTS = 4096
+"""So many experts likewise."""
+
 
 def build_parameters(contract: Contract, config: DraftConfig) -> Parameters:
     """The parameters by name, in the order of the contract. A size that cannot be known is -1."""
@@ -27,6 +30,9 @@ def build_parameters(contract: Contract, config: DraftConfig) -> Parameters:
 
 
 def _each(contract: Contract, entry: Table, config: DraftConfig) -> Iterator[Parameter]:
+    if "experts" in entry:
+        yield _experts(contract, entry, config)
+        return
     rows = {shard: evaluate(contract, text, config) for shard, text in entry.get("shards", {}).items()}
     columns = (entry["in"],) if "in" in entry else ()
     formula = (" + ".join(entry["shards"].values()), *columns) if rows else tuple(entry["shape"])
@@ -41,6 +47,25 @@ def _each(contract: Contract, entry: Table, config: DraftConfig) -> Iterator[Par
     for name in _names(contract, entry, config):
         says = entry.get("says", "")
         yield Parameter(name, shape, formula, entry["initial"], entry["load"], shards, formulas, spare, says)
+
+
+def _experts(contract: Contract, entry: Table, config: DraftConfig) -> Parameter:
+    """The projections of all experts in one parameter: [experts, rows of a shard or two, in]."""
+    number = evaluate(contract, entry["experts"], config)
+    texts: dict[str, str] = entry["shards"]
+    rows = {shard: evaluate(contract, text, config) for shard, text in texts.items()}
+    sizes = (number, _sum(rows.values()), evaluate(contract, entry["in"], config))
+    each = [(str(n), shard) for n in range(min(max(number or 0, 0), MOST_EXPERTS)) for shard in rows]
+    return Parameter(
+        entry["name"],
+        tuple(-1 if size is None else size for size in sizes),
+        (entry["experts"], " + ".join(texts.values()), entry["in"]),
+        entry["initial"],
+        entry["load"],
+        {f"{n}.{shard}": -1 if (size := rows[shard]) is None else size for n, shard in each},
+        {f"{n}.{shard}": texts[shard] for n, shard in each},
+        bool(entry.get("spare")),
+    )
 
 
 def _sum(sizes: Iterable[int | None]) -> int | None:

@@ -25,6 +25,7 @@ _DROPPED = {
     "design": "not needed by this engine",
     "tied": "the embedding serves as head",
     "unknown": "no parameter of that name",
+    "target": "the target's own",
     "no-slot": "the class has no such parameter",
 }
 

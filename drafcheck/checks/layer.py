@@ -1,0 +1,64 @@
+"""A multi-token-prediction layer that the engine does not find, for the rules that speak of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from drafcheck.finding import Location
+from drafcheck.registry import Hit
+from drafcheck.words import count
+
+if TYPE_CHECKING:
+    from drafcheck.contract import Contract
+    from drafcheck.plan.model import LoadPlan
+    from drafcheck.subject import Subject
+
+
+def is_missing(plan: LoadPlan, contract: Contract) -> bool:
+    """Whether no tensor reaches a head that is built from one layer of a whole checkpoint."""
+    return contract.names.get("loader") == "mtp" and not plan.writes and bool(plan.parameters)
+
+
+def layer_elsewhere(plan: LoadPlan, contract: Contract) -> int | None:
+    """The number of the one layer that is such a head, where the engine reads another one; else None."""
+    before, placeholder, _ = contract.names.get("layer_name", "").partition("{layer}")
+    if not placeholder or not is_missing(plan, contract):
+        return None
+    begins = {t.name[len(before) :].partition(".")[0] for t in plan.nameless if t.name.startswith(before)}
+    number = begins.pop() if len(begins) == 1 else ""
+    return int(number) if number.isascii() and number.isdigit() and len(number) < 7 else None
+
+
+def other_layer(s: Subject, number: int) -> Hit:
+    """The layer lies in the file under another number than the config leads to."""
+    plan, contract = s.load, s.contract
+    assert plan is not None and contract is not None and s.config is not None
+    key = str(contract.read[contract.names["layer"]["count"]][0])
+    said = contract.value(contract.names["layer"]["count"], s.config)
+    place = contract.names["layer_name"].replace("{layer}", str(number))
+    tensor = plan.nameless[0]
+    return Hit(
+        f"the multi-token-prediction layer is `{place}.*` in the file, {s.engine} reads `{contract.names['read'][0]}.*`"
+        f": config.json says {said} layers",
+        (Location(file=tensor.file, tensor=tensor.name), s.config.at(*key.split("."))),
+        help=f"set `{key}` to {number} if those are the target's layers, or rename the tensors",
+        about=tuple(t.name for t in plan.nameless),
+    )
+
+
+def no_layer(s: Subject) -> Hit:
+    """The file holds nothing of the head."""
+    plan, contract = s.load, s.contract
+    assert plan is not None and contract is not None and s.selection is not None
+    wanted = contract.names.get("read") or contract.names.get("read_with", [])
+    begins = "begins with" if contract.names.get("read") else "has in its name"
+    files = s.selection.files
+    return Hit(
+        f"the multi-token-prediction layer is missing: none of {count(len(plan.seen), 'tensor')} {begins} "
+        f"`{wanted[0]}`, from which {s.engine} builds the whole head "
+        f"({count(len(plan.unwritten), 'parameter')} stay as they are built)",
+        (Location(file=files[0].name if files else None),),
+        help="take that layer over from the original checkpoint (re-uploads, quantised ones above all, often leave it "
+        "out), or serve without speculative decoding",
+        about=tuple(plan.unwritten),
+    )

@@ -1,0 +1,155 @@
+"""The names of a multi-token-prediction layer: one layer of a whole checkpoint, of which the rest is passed over.
+
+The named loader ``mtp`` of ``[[names]]``. What its keys mean is told in rules/README.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from drafcheck.plan.names import Route
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from drafcheck.config import DraftConfig
+    from drafcheck.contract import Contract, Table
+
+
+def for_config(contract: Contract, config: DraftConfig) -> Contract:
+    """The contract with the number of the layer written into its names, and with the number of experts.
+
+    A number that the config does not say leaves the placeholder, which no name has: see ``layer_is_known``.
+    """
+    names = contract.names
+    if names.get("loader") != "mtp":
+        return contract
+    layer = _layer(contract, names, config)
+    filled = _filled(names, "" if layer is None else str(layer))
+    filled["layer_name"] = names.get("read", [""])[0]
+    filled["expert_count"] = contract.value("num_experts", config) or 0
+    return contract._replace(names=filled)
+
+
+def layer_is_known(contract: Contract) -> bool:
+    """Whether the number of the layer stands in the names."""
+    return not any("{layer}" in part for part in contract.names.get("read", []))
+
+
+def _layer(contract: Contract, names: Table, config: DraftConfig) -> int | None:
+    rule = names.get("layer")
+    count = contract.value(rule["count"], config) if rule else None
+    return rule["alone"] if rule and count == 1 and "alone" in rule else count
+
+
+def _filled(value: Table, layer: str) -> Table:
+    return {key: _written(item, layer) for key, item in value.items()}
+
+
+def _written(value: object, layer: str) -> object:
+    if isinstance(value, str):
+        return value.replace("{layer}", layer) if layer else value
+    if isinstance(value, list):
+        return [_written(item, layer) for item in value]
+    return _filled(value, layer) if isinstance(value, dict) else value
+
+
+def strays(contract: Contract, names: Sequence[str]) -> tuple[str, ...]:
+    """The beginnings under which a head lies that is not read: another layer's, or one behind a prefix.
+
+    What lies there would else pass for the target's own.
+    """
+    parts = {f".{part}." for move in contract.names.get("move", []) for part in move.get("any", [])}
+    found = {f".{name}".partition(part)[0][1:] + "." for name in names for part in parts if part in f".{name}"}
+    return tuple(sorted(begin for begin in found if not _is_read(contract.names, begin)))
+
+
+def route_layer(contract: Contract, name: str, parameters: Collection[str]) -> Route:
+    """Follow ``name`` as ``drafcheck.plan.names.route`` does; ``end`` is ``elsewhere`` for what is the target's own."""
+    names = contract.names
+    if not _is_read(names, name):
+        return Route("elsewhere")
+    if any(part in name for part in names.get("drop", [])):
+        return Route("design")
+    name = _moved(names, name)
+    for old, new in names.get("rename", []):
+        name = name.replace(old, new)
+    return _projection(contract, name, parameters) or _rest(names, name, parameters)
+
+
+def _is_read(names: Table, name: str) -> bool:
+    begins = not names.get("read") or name.startswith(tuple(names["read"]))
+    return begins and (not names.get("read_with") or any(part in name for part in names["read_with"]))
+
+
+def _moved(names: Table, name: str) -> str:
+    """The first move that fits: ``from`` becomes ``to`` wherever it stands; ``{n}`` in it is any number."""
+    for move in names.get("move", []):
+        wanted = "any" not in move or any(part in name for part in move["any"])
+        old = _numbered(move["from"], name) if "{n}" in move["from"] else move["from"]
+        if wanted and old is not None and old in name:
+            return name.replace(old, move["to"])
+    return name
+
+
+def _numbered(pattern: str, name: str) -> str | None:
+    """The beginning of ``name`` that is ``pattern`` with a number in the place of ``{n}``; None when it is none."""
+    before, _, after = pattern.partition("{n}")
+    number = name[len(before) :].partition(after)[0] if name.startswith(before) else ""
+    whole = before + number + after
+    return whole if number.isascii() and number.isdigit() and name.startswith(whole) else None
+
+
+def _projection(contract: Contract, name: str, parameters: Collection[str]) -> Route | None:
+    """Where a projection of a fused parameter goes; None for what is none. Experts are not fused this way."""
+    names = contract.names
+    if any(part in name for part in names.get("unstacked", [])):
+        return None
+    for part, (whole, shard) in contract.stacked.items():
+        if part in name:
+            fused = name.replace(part, whole)
+            if fused in parameters:
+                return Route("parameter", fused, shard, fused)
+            return _nowhere(names, "unknown_stacked", fused)
+    return None
+
+
+def _rest(names: Table, name: str, parameters: Collection[str]) -> Route:
+    for pairs in (names.get("halves", []), names.get("whole_experts", [])):
+        for part, whole, *shard in pairs:
+            fused = name.replace(part, whole) if part in name else ""
+            if fused in parameters:
+                return Route("parameter", fused, shard[0] if shard else None, fused)
+    expert = _expert(names, name)
+    if expert is not None and expert[0] in parameters:
+        return Route("parameter", *expert, expert[0])
+    if name in parameters:
+        return Route("parameter", name, None, name)
+    return _nowhere(names, "unknown_other", name)
+
+
+def _nowhere(names: Table, what: str, name: str) -> Route:
+    """What becomes of a name without a parameter: an extra bias is dropped in any case."""
+    if what in names and not name.endswith(".bias"):
+        return Route("refused", looked_for=name, error=names[what].replace("{name}", name))
+    return Route("unknown", looked_for=name)
+
+
+def _expert(names: Table, name: str) -> tuple[str, str] | None:
+    """``...experts.3.gate_proj.weight`` as the parameter and the shard ``3.gate``; None for another name."""
+    before, found, rest = name.partition(".experts.")
+    number, _, tail = rest.partition(".")
+    if not found or not (number.isascii() and number.isdigit() and len(number) < 7):
+        return None
+    return _shard_of_expert(
+        names.get("experts", []), f"{before}.experts.", int(number), tail, names.get("expert_count", 0)
+    )
+
+
+def _shard_of_expert(
+    rules: Sequence[Sequence[str]], before: str, number: int, tail: str, count: int
+) -> tuple[str, str] | None:
+    for part, whole, shard in rules:
+        if tail.startswith(part + ".") and number < count:
+            return f"{before}{whole}{tail[len(part) + 1 :]}", f"{number}.{shard}"
+    return None

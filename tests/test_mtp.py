@@ -1,0 +1,135 @@
+"""Multi-token-prediction heads: the layer that is read, what is passed over, and contracts that were only read."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from mtp_heads import FAMILIES, LAYERS
+from weights import Weights, write_safetensors, zeros
+
+import drafcheck
+from drafcheck.contract import Contract, contract_files, contract_for, resolve_engine
+from drafcheck.contract_tables import contract_table
+from drafcheck.finding import Confidence
+from drafcheck.registry import load_rules
+from drafcheck.runner import Options, inspect_one
+
+LAYER = f"model.layers.{LAYERS}"
+
+
+def write(folder: Path, family: str = "deepseek", **keys: object) -> Path:
+    head = FAMILIES[family]
+    save(folder, {**head.config(), **keys}, head.weights())
+    return folder
+
+
+def save(folder: Path, config: object, weights: Weights) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config))
+    write_safetensors(folder / "model.safetensors", weights)
+
+
+def codes(report: drafcheck.Report) -> list[str]:
+    return [finding.rule for finding in report.findings]
+
+
+@pytest.mark.parametrize("target", [None, "self"])
+def test_a_whole_checkpoint_is_a_healthy_head(tmp_path: Path, target: str | None) -> None:
+    folder = write(tmp_path)
+    report = drafcheck.lint(folder, engine="sglang==0.5.9", target=folder if target else None)
+    assert codes(report) == []
+    assert report.checkpoints[0].algorithm == "EAGLE"
+    assert report.checkpoints[0].outcome.value == "clean"
+
+
+def test_what_is_the_targets_is_no_finding_and_no_parameter_is_left(tmp_path: Path) -> None:
+    subject = inspect_one(str(write(tmp_path)), Options(engine="sglang==0.5.16")).subject
+    assert subject is not None
+    assert subject.load is not None
+    assert (subject.load.unwritten, subject.load.partial, subject.load.nameless) == ([], [], [])
+    why = {drop.tensor.name: drop.why for drop in subject.load.dropped}
+    assert why["model.norm.weight"] == why["lm_head.weight"] == "target"
+    assert why[f"{LAYER}.embed_tokens.weight"] == why[f"{LAYER}.shared_head.head.weight"] == "design"
+    assert subject.wiring is not None
+    assert subject.wiring.captured is None
+
+
+def test_an_algorithm_that_captures_states_is_refused(tmp_path: Path) -> None:
+    report = drafcheck.lint(write(tmp_path), engine="sglang==0.5.9", algorithm="EAGLE3")
+    assert codes(report) == ["DC504"]
+
+
+def test_before_draft_mode_renamed_it_a_target_is_no_draft(tmp_path: Path) -> None:
+    assert codes(drafcheck.lint(write(tmp_path), engine="sglang==0.4.6")) == ["DC501"]
+
+
+def test_hundreds_of_shards_are_quick(tmp_path: Path) -> None:
+    head = FAMILIES["deepseek"]
+    (tmp_path / "config.json").write_text(json.dumps(head.config()))
+    layer = {name: t for name, t in head.weights().items() if name.startswith(LAYER)}
+    names: dict[str, str] = {}
+    for n in range(160):
+        file = f"model-{n:05d}-of-00160.safetensors"
+        more = {f"model.layers.{n % 2}.mlp.experts.{n * 100 + e}.up_proj.weight": zeros("BF16", 1) for e in range(300)}
+        write_safetensors(tmp_path / file, more | (layer if n == 159 else {}))
+        names |= dict.fromkeys(more | (layer if n == 159 else {}), file)
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
+    start = time.perf_counter()
+    report = drafcheck.lint(tmp_path, engine="sglang==0.5.9")
+    assert codes(report) == []
+    assert time.perf_counter() - start < 30, "48,000 tensors"  # a second where nothing else runs
+
+
+def test_the_prefix_is_compared_as_the_loader_does(tmp_path: Path) -> None:
+    """``model.layers.2`` begins ``model.layers.20`` as well: such a name is read, and its parameter is none."""
+    head = FAMILIES["deepseek"]
+    weights = {**head.weights(), "model.layers.20.mlp.up_proj.weight": zeros("BF16", 8, 8)}
+    save(tmp_path, head.config(), weights)
+    report = drafcheck.lint(tmp_path, engine="sglang==0.5.9")
+    assert codes(report) == ["DC104"]
+    assert "model.decoder0.mlp.gate_up_proj.weight" in report.findings[0].message
+
+
+@pytest.mark.parametrize("value", ["two", None, -1, 1.5, True, [1], {}])
+def test_values_of_the_wrong_type_are_findings(tmp_path: Path, value: object) -> None:
+    for key in ("num_hidden_layers", "n_routed_experts", "num_nextn_predict_layers", "q_lora_rank"):
+        report = drafcheck.lint(write(tmp_path, **{key: value}), engine="sglang==0.5.9")
+        assert "DC999" not in codes(report), (key, value)
+
+
+def unproven(monkeypatch: pytest.MonkeyPatch) -> None:
+    def read_only(engine: object, architecture: str | None) -> Contract | None:
+        contract = contract_for(engine, architecture)  # type: ignore[arg-type]
+        return contract._replace(proven=False) if contract is not None else None
+
+    monkeypatch.setattr("drafcheck.runner.contract_for", read_only)
+
+
+def test_nothing_is_certain_on_a_contract_that_was_only_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    head = FAMILIES["deepseek"]
+    save(tmp_path, head.config(), {n: t for n, t in head.weights().items() if "eh_proj" not in n})
+    sure = drafcheck.lint(tmp_path, engine="sglang==0.5.9").findings
+    unproven(monkeypatch)
+    unsure = drafcheck.lint(tmp_path, engine="sglang==0.5.9").findings
+    assert [(f.rule, f.confidence) for f in sure] == [("DC102", Confidence.CERTAIN)]
+    assert [(f.rule, f.confidence) for f in unsure] == [("DC102", Confidence.LIKELY)]
+
+
+def test_what_does_not_rest_on_the_contract_stays_certain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, model_type="never_heard_of")
+    unproven(monkeypatch)
+    found = drafcheck.lint(tmp_path, engine="sglang==0.5.9").findings
+    assert [(f.rule, f.confidence) for f in found] == [("DC502", Confidence.CERTAIN)]
+    assert not {"contract", "load"} & set(load_rules()["DC502"].needs)
+
+
+def test_every_contract_says_how_it_is_known_and_eras_without_a_run_are_unproven() -> None:
+    books = [contract_table("sglang", stem) for stem in contract_files("sglang")]
+    heads = [book for book in books if book["kind"] == "mtp"]
+    assert heads
+    assert [book["architectures"] for book in heads if not book.get("proof")] == []
+    known = {v: contract_for(resolve_engine(f"sglang=={v}"), "DeepseekV3ForCausalLMNextN") for v in ("0.4.5", "0.5.15")}
+    assert {v: c.proven for v, c in known.items() if c is not None} == {"0.4.5": False, "0.5.15": True}

@@ -1,0 +1,188 @@
+"""Write tiny checkpoints with a multi-token-prediction layer, healthy and broken, for the engine's own loader to read.
+
+    python tools/make_mtp_corpus.py FOLDER [--family deepseek ...] [--seed 7] [--random 6]
+
+Each is a folder ``<family>-<fault>`` with config.json and model.safetensors. The same seed gives the same bytes. What
+the engine's classes answered is recorded by tools/record_mtp.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from mtp_heads import FAMILIES, LAYERS, Family, Json, bf16
+from weights import Weights, write_safetensors
+
+Edit = Callable[[Family, Json, Weights], None]
+
+
+def of_the_head(family: Family, weights: Weights) -> list[str]:
+    """The names that make up the head."""
+    return [name for name in weights if name.startswith(family.prefix)]
+
+
+def move(old: str, new: str) -> Edit:
+    """Replace the beginning of names, where ``{prefix}`` is that of the head."""
+
+    def edit(family: Family, _: Json, weights: Weights) -> None:
+        before, after = (text.replace("{prefix}", family.prefix) for text in (old, new))
+        renamed = {after + n[len(before) :] if n.startswith(before) else n: w for n, w in weights.items()}
+        weights.clear()
+        weights.update(renamed)
+
+    return edit
+
+
+def without(part: str) -> Edit:
+    """Leave out what has ``part`` in its name and belongs to the head."""
+
+    def edit(family: Family, _: Json, weights: Weights) -> None:
+        for name in [n for n in of_the_head(family, weights) if part in n]:
+            del weights[name]
+
+    return edit
+
+
+def keys(**changes: object) -> Edit:
+    """Change keys of the config; None takes one out."""
+
+    def edit(_: Family, config: Json, __: Weights) -> None:
+        config.update(changes)
+        for key in [k for k, v in changes.items() if v is None]:
+            del config[key]
+
+    return edit
+
+
+def grown(part: str, axis: int, by: int) -> Edit:
+    """Give the tensors of the head with ``part`` in their names more (or fewer) rows or columns."""
+
+    def edit(family: Family, _: Json, weights: Weights) -> None:
+        for name in [n for n in of_the_head(family, weights) if part in n]:
+            shape = list(weights[name].shape)
+            if axis < len(shape):
+                shape[axis] += by
+                weights[name] = bf16(*shape)
+
+    return edit
+
+
+def added(name: str, *shape: int) -> Edit:
+    """Add a tensor, where ``{prefix}`` is that of the head."""
+
+    def edit(family: Family, _: Json, weights: Weights) -> None:
+        weights[name.replace("{prefix}", family.prefix)] = bf16(*shape)
+
+    return edit
+
+
+def alone(family: Family, config: Json, weights: Weights) -> None:
+    """The head exported on its own, as layer 0 of one."""
+    head = {n.replace(family.prefix, "model.layers.0."): w for n, w in weights.items() if n.startswith(family.prefix)}
+    weights.clear()
+    weights.update(head)
+    config["num_hidden_layers"] = 1
+
+
+FAULTS: dict[str, Edit] = {
+    "healthy": lambda *_: None,
+    "no_layer": without(""),
+    "no_projection": lambda f, c, w: without(f.own)(f, c, w),
+    "no_expert": without("experts.1."),
+    "no_gate_of_expert": without("experts.2.gate_proj"),
+    "no_experts": without("mlp.experts."),
+    "no_norms": without("norm"),
+    "no_q_a": without("q_a_proj"),
+    "no_k": without("k_proj"),
+    "no_router": without("mlp.gate."),
+    "no_o": without("o_proj"),
+    "prefix": move("", "language_model."),
+    "wrapped": move("{prefix}", "module.{prefix}"),
+    "extra": added("{prefix}self_attn.rotary_emb.inv_freq", 8),
+    "extra_unknown": added("{prefix}mlp.memory.weight", 8, 8),
+    "extra_projection": added("{prefix}other.gate_proj.weight", 8, 8),
+    "extra_expert": added("{prefix}mlp.experts.4.gate_proj.weight", 32, 64),
+    "extra_bias": added("{prefix}mlp.gate.bias", 4),
+    "wide_projection": lambda f, c, w: grown(f.own, 1, 64)(f, c, w),
+    "long_expert": grown("experts.1.gate_proj", 0, 8),
+    "short_expert": grown("experts.1.gate_proj", 0, -8),
+    "wide_expert": grown("experts.1.up_proj", 1, 8),
+    "short_down": grown("experts.0.down_proj", 1, -8),
+    "long_down": grown("experts.0.down_proj", 1, 8),
+    "wide_down": grown("experts.0.down_proj", 0, 8),
+    "long_o": grown("o_proj", 1, 8),
+    "short_o": grown("o_proj", 1, -8),
+    "long_q_b": grown("q_b_proj", 0, 8),
+    "short_q_b": grown("q_b_proj", 0, -8),
+    "long_q_a": grown("q_a_proj", 0, 8),
+    "wide_q_a": grown("q_a_proj", 1, 8),
+    "long_k": grown("k_proj", 0, 16),
+    "short_k": grown("k_proj", 0, -16),
+    "long_norm": grown("hnorm", 0, 8),
+    "long_router": grown("mlp.gate.weight", 0, 1),
+    "no_count": keys(num_nextn_predict_layers=None),
+    "two": keys(num_nextn_predict_layers=2),
+    "none": keys(num_nextn_predict_layers=0),
+    "layers_less": keys(num_hidden_layers=LAYERS - 1),
+    "layers_more": keys(num_hidden_layers=LAYERS + 1),
+    "more_experts": keys(n_routed_experts=6),
+    "no_shared": keys(n_shared_experts=None),
+    "alone": alone,
+    "named": lambda _, c, __: c.update(architectures=[c["architectures"][0] + "NextN"]),
+}
+"""The faults by name. One that changes nothing in a family is left out there."""
+
+
+def drafts(family: Family, seed: int, number: int) -> Iterator[tuple[str, Json, Weights]]:
+    """The checkpoints of one family: the named faults, then ``number`` mixtures of small ones."""
+    healthy = (family.config(), family.weights())
+    for name, edit in FAULTS.items():
+        config, weights = family.config(), family.weights()
+        edit(family, config, weights)
+        if name == "healthy" or (config, weights) != healthy:
+            yield f"{family.name}-{name}", config, weights
+    for n in range(number):
+        chance = random.Random(f"{family.name} {seed} {n}")
+        yield f"{family.name}-mixed{n}", *mixed(family, chance)
+
+
+def mixed(family: Family, chance: random.Random) -> tuple[Json, Weights]:
+    """Some tensors left out, renamed or reshaped."""
+    config, weights = family.config(), family.weights()
+    for name in chance.sample(sorted(of_the_head(family, weights)), 3):
+        tensor = weights.pop(name)
+        what = chance.choice(("gone", "renamed", "elsewhere"))
+        if what == "renamed":
+            weights[name.replace("proj", "projection")] = tensor
+        elif what == "elsewhere":
+            weights["mtp_" + name] = tensor
+    if chance.random() < 0.3:
+        name = chance.choice(sorted(of_the_head(family, weights)))
+        shape = list(weights[name].shape)
+        shape[chance.randrange(len(shape))] += 8
+        weights[name] = bf16(*shape)
+    return config, weights
+
+
+def main() -> None:
+    """Write the corpus."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--family", action="append", choices=FAMILIES)
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--random", type=int, default=6)
+    given = parser.parse_args()
+    for name in given.family or FAMILIES:
+        for draft, config, weights in drafts(FAMILIES[name], given.seed, given.random):
+            folder = given.folder / draft
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
+            write_safetensors(folder / "model.safetensors", weights, {"format": "pt"})
+
+
+if __name__ == "__main__":
+    main()
