@@ -23,6 +23,8 @@ class Given(TypedDict):
     engine: str | None
     algorithm: str | None
     dtype: str | None
+    tp: int | None
+    launch: str | None
     reference: str | None
     tokenizer: str | None
     color: str
@@ -57,6 +59,13 @@ def input_options(command: Command) -> Command:
         click.option("--engine", metavar="NAME[==X.Y.Z]", type=EngineWord(), help="Default: the installed release."),
         click.option("--algorithm", metavar="NAME", help="The speculative algorithm of the launch."),
         click.option("--dtype", metavar="NAME", help="The dtype of the launch, such as bfloat16."),
+        click.option("--tp", metavar="N", type=click.IntRange(1, 4096), help="The tensor parallelism of the launch."),
+        click.option(
+            "--launch",
+            metavar="FILE",
+            type=click.Path(),
+            help="A script, Dockerfile or manifest that starts the engine (- is standard input): says the above.",
+        ),
         click.option("--reference", metavar="PATH", type=click.Path(), help="A checkpoint or mapping to compare with."),
         click.option("--tokenizer", metavar="PATH", type=click.Path(), help="To show tokens; default: the target's."),
         click.option(
@@ -100,6 +109,8 @@ def options_of(given: Given, select: Iterable[list[str]] = (), ignore: Iterable[
         engine=given["engine"],
         algorithm=given["algorithm"],
         dtype=given["dtype"],
+        tp=given["tp"],
+        launch=given["launch"],
         reference=given["reference"],
         tokenizer=given["tokenizer"],
         select=[word for words in select for word in words],

@@ -95,6 +95,8 @@ def lint(
     engine: str | None = None,
     algorithm: str | None = None,
     dtype: str | None = None,
+    tp: int | None = None,
+    launch: str | Path | None = None,
     reference: str | Path | None = None,
     tokenizer: str | Path | None = None,
     select: Collection[str] = (),
@@ -105,15 +107,17 @@ def lint(
 
     ``path`` is a folder or a weight file, or the address of one (``hf://org/name``, ``https://``, ``s3://``,
     ``gs://``); ``target`` the target's folder or config.json (else the one that the draft's config names or
-    ``target_config.json`` beside it), ``tokenizer`` what shows its tokens as text (else that in its folder). ``config``
-    is a settings file; none is looked for without it. Whatever is wrong inside the checkpoint is in the report. Raises
-    UsageError for a path that does not exist or may not be opened, an address that cannot be reached, and for words
-    that mean nothing (engine, rules, settings).
+    ``target_config.json`` beside it), ``tokenizer`` what shows its tokens as text (else that in its folder). ``launch``
+    is a script, a container file or a manifest that starts the engine: it says what the arguments leave open, and
+    nothing in it is run. ``config`` is a settings file; none is looked for without it. Whatever is wrong inside the
+    checkpoint is in the report. Raises UsageError for a path that does not exist or may not be opened, an address that
+    cannot be reached, and for words that mean nothing (engine, rules, settings).
     """
     if not str(path):
         raise UsageError("a path is empty")
     select, ignore = ((words,) if isinstance(words, str) else words for words in (select, ignore))
-    options = Options(target, engine, algorithm, dtype, reference, select, ignore, config=config, tokenizer=tokenizer)
+    options = Options(target, engine, algorithm, dtype, reference, select, ignore, config=config)
+    options.tokenizer, options.launch, options.tp = tokenizer, launch, tp
     return lint_many((path,), options)
 
 
@@ -234,6 +238,7 @@ def prepare(seen: Examination, options: Options) -> Subject | None:
         checkpoint.without_weights()
     subject = Subject(checkpoint, seen.engine, "", config=checkpoint.config, dtype=options.dtype, crashed=seen.crashed)
     subject.algorithm_given = options.algorithm is not None
+    subject.tp, subject.launch = options.tp, seen.setup.launch
     read_inputs(seen, subject, options)
     _plan(seen, subject, options)
     seen.attempt("telling who made it", lambda: producer_of(subject))

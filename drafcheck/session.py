@@ -17,6 +17,8 @@ from drafcheck.settings import Search
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from drafcheck.launch.find import Found
+    from drafcheck.launch.model import Launch
     from drafcheck.settings import SettingsFile
     from drafcheck.suppress import Ignore
 
@@ -40,6 +42,8 @@ class Options:
     fail_on: str | None = None
     tokenizer: str | Path | None = None
     contracts: Collection[str | Path] = ()  # folders with contracts of the user's own
+    launch: str | Path | None = None  # the file whose command starts the engine; - for standard input
+    tp: int | None = None  # the tensor parallelism of the launch
 
 
 @dataclass(slots=True)
@@ -54,6 +58,7 @@ class Setup:
     ignores: tuple[Ignore, ...] = ()
     folders: tuple[Path, ...] = ()
     names_target: bool = False  # the target is that of the settings
+    launch: Launch | None = None
 
 
 class Session:
@@ -63,7 +68,8 @@ class Session:
         """Raises UsageError when ``options.config`` can not be used."""
         self._options = options
         self._search = Search(options.config, upward=options.search)
-        self._made: dict[Path | None, Setup] = {}
+        self._made: dict[tuple[Path | None, str], Setup] = {}
+        self._launches: dict[str, Found] = {}
 
     def setup(self, checkpoint: str) -> Setup:
         """How the checkpoint at that path is checked. Raises UsageError for words that mean nothing."""
@@ -73,43 +79,59 @@ class Session:
             from drafcheck.plugins import refuse_strange
 
             refuse_strange(found, checkpoint)
-        if path not in self._made:
-            self._made[path] = self._make(found)
-        return self._made[path]
+        launch = self._options.launch or (found.values.launch if found is not None else None)
+        key = (path, checkpoint if launch else "")  # of several commands, the one for that checkpoint counts
+        if key not in self._made:
+            self._made[key] = self._make(found, checkpoint)
+        return self._made[key]
 
-    def _make(self, found: SettingsFile | None) -> Setup:
+    def _make(self, found: SettingsFile | None, checkpoint: str) -> Setup:
         if found is None:
-            return _setup(self._options)
+            return self._setup(self._options, checkpoint)
         from drafcheck.suppress import ignores
 
         given = self._options
-        made = _setup(_completed(given, found), found, given)
+        made = self._setup(_completed(given, found), checkpoint, found, given)
         named = given.target is None and bool(found.values.target)
         return replace(made, settings=found, ignores=ignores(found, dict(made.rules)), names_target=named)
 
+    def _setup(
+        self, options: Options, checkpoint: str, found: SettingsFile | None = None, given: Options | None = None
+    ) -> Setup:
+        """``given`` are the options of the command line alone: the rest is of the settings, which errors then name."""
+        rules = load_rules()
+        if found is not None and found.values.plugins:
+            from drafcheck.plugins import plugin_rules
 
-def _setup(options: Options, found: SettingsFile | None = None, given: Options | None = None) -> Setup:
-    """``given`` are the options of the command line alone: the rest is of the settings, which errors then name."""
-    rules = load_rules()
-    if found is not None and found.values.plugins:
-        from drafcheck.plugins import plugin_rules
+            rules = {**rules, **plugin_rules(found)}
 
-        rules = {**rules, **plugin_rules(found)}
+        def told(key: str, work: Callable[[], T]) -> T:
+            try:
+                return work()
+            except UsageError as error:
+                if found is None or getattr(given, key):
+                    raise
+                raise found.wrong(str(error), key) from None
 
-    def told(key: str, work: Callable[[], T]) -> T:
-        try:
-            return work()
-        except UsageError as error:
-            if found is None or getattr(given, key):
-                raise
-            raise found.wrong(str(error), key) from None
+        folders = _folders(options, found if given is not None and not given.contracts else None)
+        launch = None
+        with extended(folders):
+            if options.launch is not None:
+                options, launch = told("launch", lambda: self._launched(options, given or options, checkpoint))
+            engine = told("engine", lambda: resolve_engine(options.engine))
+        told("select", lambda: choose(rules, options.select))
+        chosen = told("ignore", lambda: choose(rules, options.select, options.ignore))
+        return Setup(options, engine, rules, chosen, folders=folders, launch=launch)
 
-    folders = _folders(options, found if given is not None and not given.contracts else None)
-    with extended(folders):
-        engine = told("engine", lambda: resolve_engine(options.engine))
-    told("select", lambda: choose(rules, options.select))
-    chosen = told("ignore", lambda: choose(rules, options.select, options.ignore))
-    return Setup(options, engine, rules, chosen, folders=folders)
+    def _launched(self, options: Options, given: Options, checkpoint: str) -> tuple[Options, Launch]:
+        """The options completed by the launch file, which is read once."""
+        from drafcheck.launch.options import launched
+        from drafcheck.launch.read import read_launch
+
+        file = str(options.launch)
+        if file not in self._launches:
+            self._launches[file] = read_launch(file)
+        return launched(options, given, self._launches[file], checkpoint)
 
 
 def _folders(options: Options, found: SettingsFile | None) -> tuple[Path, ...]:
@@ -139,6 +161,8 @@ def _completed(given: Options, found: SettingsFile) -> Options:
         select=given.select or values.select,
         ignore=given.ignore or values.ignore,
         fail_on=given.fail_on or values.fail_on,
+        launch=given.launch if given.launch is not None else _launch(found),
+        tp=given.tp or values.tp or None,
         contracts=given.contracts or [found.folder / folder for folder in values.extend_contracts],
     )
 
@@ -147,3 +171,8 @@ def _target(found: SettingsFile) -> str | None:
     """The target of the settings, from the folder of their file; an address is left as it is."""
     target = found.values.target
     return str(found.folder / target) if target and not is_remote(target) else target or None
+
+
+def _launch(found: SettingsFile) -> str | None:
+    """The launch file of the settings, from the folder of their file."""
+    return str(found.folder / found.values.launch) if found.values.launch else None

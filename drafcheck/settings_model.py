@@ -59,6 +59,10 @@ class Settings(_Table):
     target: Word = Field(
         default="", description="The target's folder or config.json, relative to this file; or an address."
     )
+    launch: Word = Field(
+        default="", description="The script, container file or manifest that starts the engine, relative to this file."
+    )
+    tp: int = Field(default=0, ge=0, description="The tensor parallelism of the launch.")
     select: list[Word] = Field(default=[], description="Only these rules: codes, prefixes (DC3) or names.")
     ignore: list[Word] = Field(default=[], description="All rules but these.")
     fail_on: Literal["error", "warning", "never"] = Field(

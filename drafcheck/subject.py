@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from drafcheck.config import DraftConfig, TargetConfig
     from drafcheck.contract import Contract, Engine
     from drafcheck.heads import Head
+    from drafcheck.launch.model import Launch
     from drafcheck.place import Place
     from drafcheck.plan.files import Selection
     from drafcheck.plan.wanted import Wanted
@@ -30,6 +31,7 @@ NEEDS = {
     "load": "a load plan",
     "target": "--target",
     "reference": "--reference",
+    "launch": "--launch",
     "comparison": "a vocabulary mapping to compare",
 }
 """What a rule can need of a Subject, each with the words that say it is missing."""
@@ -44,6 +46,8 @@ class Subject:
     algorithm: str
     algorithm_given: bool = False
     dtype: str | None = None  # --dtype of the launch, when given
+    tp: int | None = None  # its tensor parallelism, when given
+    launch: Launch | None = None
     config: DraftConfig | None = None
     target: TargetConfig | None = None
     target_class: TargetClass | None = None
@@ -73,6 +77,12 @@ class Subject:
         from drafcheck.producers import producer_of
 
         return producer_of(self).producer
+
+    @property
+    def algorithm_launched(self) -> bool:
+        """Whether the launch line says the algorithm: then what is wrong with it is DC701's to say."""
+        said = self.launch.said.get("algorithm", "") if self.launch is not None else ""
+        return self.algorithm_given and said.lower() == self.algorithm.lower()
 
     def has(self, need: str) -> bool:
         """Whether the part that a rule needs is there; ``need`` is a key of NEEDS."""

@@ -165,6 +165,7 @@ def test_json_is_valid_and_as_promised() -> None:
         "settings",
         "producer",
         "reference",
+        "launch",
     ]
     assert made["findings"][0] == {
         "rule": "DC201",

@@ -24,6 +24,8 @@ WHOLE = """
 engine = "sglang==0.5.9"
 algorithm = "EAGLE3"
 dtype = "bfloat16"
+tp = 4
+launch = "serve.sh"
 target = "targets/big"
 select = ["DC1", "missing-d2t"]
 ignore = ["DC406"]

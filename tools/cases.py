@@ -24,6 +24,7 @@ FAMILIES = (
     "cases_vllm",
     "cases_reference",
     "cases_classes",
+    "cases_launch",
 )
 
 

@@ -56,7 +56,32 @@ def update_expected() -> None:
         (FIXTURES / path / "expected.txt").write_text(report(path))
 
 
+def launch_files() -> list[Path]:
+    """The launch files in fixtures/launch, each with its expectation beside it."""
+    return sorted(file for file in (FIXTURES / "launch").iterdir() if file.suffix != ".txt")
+
+
+def launch_report(file: Path) -> str:
+    """How drafcheck understands a launch file, and what it finds when a healthy draft is served so."""
+    from drafcheck.cli import run
+
+    options = ["good/healthy", "--launch", f"launch/{file.name}", "--color", "never"]
+    with redirect_stdout(io.StringIO()) as shown, redirect_stderr(io.StringIO()):
+        run(["show", *options])
+    with redirect_stdout(io.StringIO()) as printed, redirect_stderr(io.StringIO()):
+        code = run([*options, "--format", "concise"])
+    understood = shown.getvalue().partition("launch\n")[2].partition("\nload\n")[0]
+    return f"{understood}\n{printed.getvalue()}exit code {code}\n"
+
+
+def update_launches() -> None:
+    """Write the expectation of every launch file, with the releases that nothing installed decides."""
+    for file in launch_files():
+        file.with_name(f"{file.name}.txt").write_text(launch_report(file), encoding="utf-8")
+
+
 if __name__ == "__main__":
     write_all()
     if "--update-expected" in sys.argv:
         update_expected()
+        update_launches()

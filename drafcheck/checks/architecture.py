@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from drafcheck.checks.launch import unfit
 from drafcheck.contract import load_toml
 from drafcheck.draftmode import draft_mode_name, flag_text, one_of, refusal_text
 from drafcheck.fc import fc_of
@@ -43,6 +44,8 @@ def unknown_architecture(s: Subject) -> Iterator[Hit]:
     if s.contract is not None or nested_keys(s.engine, s.config) or not names_count(s.engine, s.config, s.algorithm):
         return
     names = s.config.architectures
+    if unfit(s) is not None:
+        return  # DC701 says that
     name, kind = draft_class(s.engine, s.config, None, s.algorithm)
     if not names:
         yield _nameless(s, s.config)
@@ -227,7 +230,7 @@ def generation_mismatch(s: Subject) -> Iterator[Hit]:
             (s.config.at("architectures"), *_fc_place(s)),
             help=_advice(s),
         )
-    elif s.algorithm_given and (s.wiring is None or s.wiring.captured is not False):
+    elif s.algorithm_given and not s.algorithm_launched and (s.wiring is None or s.wiring.captured is not False):
         yield from _other_algorithm(s, s.config)
 
 

@@ -40,7 +40,8 @@ def short_context(s: Subject) -> Iterator[Hit]:
 
     ## What it does
     Derives both lengths as this release does: the first of its keys that is set, times the rope scaling factor where
-    that counts. The draft is built for the length that the target is served with.
+    that counts. The draft is built for the length that the target is served with: with `--launch` that of the launch
+    line, if it says one.
 
     ## Why is this bad?
     SGLang since 0.5.1 stops at start with a ValueError. Earlier releases log a warning and serve: positions past the
@@ -51,22 +52,42 @@ def short_context(s: Subject) -> Iterator[Hit]:
     tokens.
     """
     config, target = _both(s)
-    ours, theirs = context_length(s.engine, config.data), context_length(s.engine, target.language)
+    ours, theirs = context_length(s.engine, config.data), _served(s, target)
     facts = too_short(s.engine)
-    if ours is None or theirs is None or facts is None or int(ours.value) >= int(theirs.value):
+    if ours is None or theirs is None or facts is None or int(ours.value) >= int(theirs.value) or _allowed(s, facts):
         return
+    whose = "served are" if s.launch is not None and "length" in s.launch.said else "the target's"
     stops = facts["outcome"] == "stops"
     key = ours.key or "max_position_embeddings"
     outcome = f"stops at start ({facts['error']})" if stops else f"only warns, positions from {ours.value} on suffer"
     yield Hit(
-        f"the draft's context length is {ours.value}{_how(ours, key)}, the target's {theirs.value}: "
-        f"{s.engine} {outcome}",
-        (_draft_key(config, ours, "max_position_embeddings"), _target_key(target, theirs, "max_position_embeddings")),
+        f"the draft's context length is {ours.value}{_how(ours, key)}, {whose} {theirs.value}: {s.engine} {outcome}",
+        (_draft_key(config, ours, "max_position_embeddings"), _length_place(s, target, theirs)),
         help=_help_for_length(facts, key, int(ours.value), int(theirs.value)),
         severity=Severity.ERROR if stops else Severity.WARNING,
         stops=stops,
         confidence=Confidence.CERTAIN if ours.plain and theirs.plain else Confidence.LIKELY,
     )
+
+
+def _served(s: Subject, target: TargetConfig) -> Read | None:
+    """The length that the target is served with; None when it is not known, or comes from outside the launch file."""
+    if s.launch is None or "length" not in s.launch.given:
+        return context_length(s.engine, target.language)
+    length = s.launch.number_of("length")
+    return Read(length) if length is not None and length > 0 else None
+
+
+def _allowed(s: Subject, facts: dict[str, str]) -> bool:
+    """Whether the launch sets the variable with which the engine puts up with it."""
+    name, _, value = facts.get("allow", "").partition("=")
+    return s.launch is not None and bool(name) and s.launch.env.get(name) in (value, "true", "True")
+
+
+def _length_place(s: Subject, target: TargetConfig, read: Read) -> Location:
+    if s.launch is not None and "length" in s.launch.said:
+        return Location(file=s.launch.file, line=s.launch.places["length"].line)
+    return _target_key(target, read, "max_position_embeddings")
 
 
 def _how(read: Read, key: str) -> str:

@@ -119,7 +119,7 @@ def aux_not_captured(s: Subject) -> Iterator[Hit]:
     fc, w = fc_of(s), s.wiring
     if fc is None or w is None or (s.target_class is not None and not s.target_class.registered):
         return
-    if w.captured is False:
+    if w.captured is False and not _launched_otherwise(s):
         yield Hit(
             f"no auxiliary hidden states are captured ({w.why_not}): `{fc.tensor.name}` takes {fc.columns} values, "
             f"{_what_arrives(s, w)}",
@@ -133,6 +133,12 @@ def aux_not_captured(s: Subject) -> Iterator[Hit]:
             (fc.place,),
             help=f"list the layers that the drafter was trained on in {ids_key(s)}",
         )
+
+
+def _launched_otherwise(s: Subject) -> bool:
+    """Whether nothing is captured because of the launch line's algorithm, which DC701 says."""
+    capturing = capturing_algorithms(s.engine)
+    return s.algorithm_launched and bool(capturing) and not one_of(s.algorithm, capturing)
 
 
 def _what_arrives(s: Subject, w: WiringPlan) -> str:

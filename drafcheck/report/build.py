@@ -14,6 +14,7 @@ from drafcheck.report.model import (
     Difference,
     EngineInfo,
     EvidenceInfo,
+    LaunchInfo,
     Loaded,
     Outcome,
     Plan,
@@ -47,6 +48,7 @@ def checkpoint_report(seen: Examination) -> CheckpointReport:
         skipped=tuple(Skipped(rule=code, why=why) for code, why in seen.skipped),
         suppressed=tuple(seen.suppressed),
         settings=settings.shown if settings is not None else None,
+        launch=_launch(seen),
         producer=_producer(subject) if subject else None,
         reference=_compared(subject) if subject else None,
     )
@@ -107,6 +109,13 @@ def _plan(subject: Subject) -> Plan | None:
 def _mapping(subject: Subject, load: LoadPlan) -> tuple[Loaded, ...]:
     attribute = str(subject.contract.mapping.get("attribute", "")) if subject.contract is not None else ""
     return tuple(Loaded(tensor=t.name, parameter=attribute) for t in load.mappings)
+
+
+def _launch(seen: Examination) -> LaunchInfo | None:
+    launch = seen.setup.launch
+    if launch is None:
+        return None
+    return LaunchInfo(file=launch.file, line=launch.line, command=launch.number, commands=launch.count)
 
 
 def _refused(refused: Refusal) -> Refused:

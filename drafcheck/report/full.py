@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from drafcheck.finding import Confidence, Finding, Severity
-from drafcheck.report.model import CheckpointReport, Outcome, Report, Suppressed
+from drafcheck.report.model import CheckpointReport, LaunchInfo, Outcome, Report, Suppressed
 from drafcheck.report.place import detail, place
 from drafcheck.report.style import Style
 from drafcheck.report.text import plural, printable
@@ -113,8 +113,15 @@ def checked(checkpoint: CheckpointReport) -> str:
     parts = [engine, f"contract {checkpoint.contract}" if checkpoint.contract else "no contract for its class"]
     parts += [f"algorithm {checkpoint.algorithm}"] if checkpoint.algorithm else []
     parts += [f"target {checkpoint.target}" if checkpoint.target else "no target"]
+    parts += [_launch(checkpoint.launch)] if checkpoint.launch is not None else []
     parts += [f"settings {checkpoint.settings}"] if checkpoint.settings else []
     return printable("checked for " + ", ".join(parts))
+
+
+def _launch(launch: LaunchInfo) -> str:
+    """Such as ``launch serve.sh:3 (command 1 of 2)``."""
+    several = f" (command {launch.command} of {launch.commands})" if launch.commands > 1 else ""
+    return f"launch {launch.file}:{launch.line}{several}"
 
 
 def total(report: Report) -> str:

@@ -165,6 +165,15 @@ class Compared(_Model):
     differences: tuple[Difference, ...] = Field(default=(), description="the first ten")
 
 
+class LaunchInfo(_Model):
+    """The command that the launch file starts the engine with."""
+
+    file: Text = Field(description="as given; - for standard input")
+    line: int = Field(description="from 1")
+    command: int = Field(description="which of the file's commands that start an engine, from 1")
+    commands: int = Field(description="how many there are")
+
+
 class CheckpointReport(_Model):
     """Everything said about one checkpoint. ``plan`` and ``wiring`` are null when they could not be worked out."""
 
@@ -182,6 +191,7 @@ class CheckpointReport(_Model):
     settings: Text | None = Field(default=None, description="the settings file in force")
     producer: ProducerInfo | None = Field(default=None, description="null when the files do not tell")
     reference: Compared | None = Field(default=None, description="null without --reference")
+    launch: LaunchInfo | None = Field(default=None, description="null without --launch")
 
     def count(self, severity: Severity) -> int:
         """How many findings have this severity."""

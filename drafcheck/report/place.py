@@ -43,7 +43,8 @@ def path_of(report: CheckpointReport, file: str | None) -> str:
         return report.path
     target = report.target or ""
     if (
-        file in (target, f"{target.rstrip('/')}/config.json")
+        (report.launch is not None and file == report.launch.file)
+        or file in (target, f"{target.rstrip('/')}/config.json")
         or PurePath(file).is_absolute()
         or PurePath(report.path).name == file
     ):

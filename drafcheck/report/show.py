@@ -14,6 +14,7 @@ from drafcheck.trained import trained_on
 
 if TYPE_CHECKING:
     from drafcheck.finding import Location
+    from drafcheck.launch.model import Launch
     from drafcheck.plan.model import LoadPlan, Parameter, VocabularyPlan, WiringPlan, Write
     from drafcheck.runner import Examination
     from drafcheck.subject import Subject
@@ -39,11 +40,29 @@ def render(seen: Examination, style: Style) -> str:
     blocks = [
         f"{title}{_contract(subject)}\n",
         _section(style, "made by", _producer_lines(subject)),
+        *([_section(style, "launch", _launch_lines(subject))] if subject.launch is not None else []),
         _section(style, "load", load_lines(subject)),
         _section(style, "wiring", _wiring_lines(subject, subject.wiring)),
         _section(style, "vocabulary", _vocabulary_lines(subject.vocabulary)),
     ]
     return "\n".join(blocks)
+
+
+def _launch_lines(subject: Subject) -> str:
+    """The launch line as it was understood: what it says, and what it takes from outside."""
+    from drafcheck.launch.read import words_of
+
+    launch = subject.launch
+    assert launch is not None
+    several = f", command {launch.number} of {launch.count}" if launch.count > 1 else ""
+    rows = [("from", f"{launch.file}:{launch.line}{several}"), ("engine", _pinned(launch)), *words_of(launch)]
+    if launch.missing:
+        rows.append(("not in the file", ", ".join(launch.missing)))
+    return table([(name.replace("_", " "), printable(said)) for name, said in rows])
+
+
+def _pinned(launch: Launch) -> str:
+    return f"{launch.engine} {launch.version}, by {launch.version_from}" if launch.version else launch.engine
 
 
 def details(seen: Examination) -> str:

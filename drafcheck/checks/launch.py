@@ -1,0 +1,242 @@
+"""DC701, DC707 and DC708: does the launch line run this drafter, and is it all understood."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from drafcheck.contract import Table, in_force, load_toml
+from drafcheck.draftmode import flag_text, one_of
+from drafcheck.finding import Confidence, Location, Severity
+from drafcheck.heads import draft_class, head_in, label_of, misfit
+from drafcheck.registry import Hit, rule
+from drafcheck.words import listed
+
+if TYPE_CHECKING:
+    from drafcheck.launch.model import Launch
+    from drafcheck.subject import Subject
+
+
+def launch_of(s: Subject) -> tuple[Launch, Table]:
+    """The launch and what the book says of this engine's; rules that need ``launch`` have it."""
+    assert s.launch is not None
+    return s.launch, load_toml(s.engine.name, "launch.toml")
+
+
+def at(launch: Launch, key: str = "") -> Location:
+    """Where a key of the launch is given; the command itself without one."""
+    option = launch.places.get(key)
+    return Location(file=launch.file, line=option.line if option is not None else launch.line)
+
+
+def algorithm_of(s: Subject) -> str:
+    """The algorithm as the launch says it, else the one that the check goes by; in capitals where all are."""
+    launch, _ = launch_of(s)
+    return launch.said.get("algorithm") or ("" if "algorithm" in launch.given else s.algorithm)
+
+
+def entries(book: Table, kind: str, s: Subject) -> Iterator[Table]:
+    """The entries of ``[[kind]]`` in force, for this algorithm."""
+    for entry in book.get(kind, []):
+        if s.engine.within(entry.get("versions", "")) and applies(entry, s):
+            yield entry
+
+
+def applies(entry: Table, s: Subject) -> bool:
+    """Whether an entry is about this algorithm; one that names none is about all."""
+    return "algorithms" not in entry or one_of(algorithm_of(s), entry["algorithms"])
+
+
+@rule("DC701", "wrong-algorithm", Severity.ERROR, needs=("launch", "config"))
+def wrong_algorithm(s: Subject) -> Iterator[Hit]:
+    """The launch line runs this drafter with an algorithm that is not its own.
+
+    ## What it does
+    Compares the algorithm of the launch line with the kind of head that the config's class builds, and with the
+    algorithms that this release has. Where the engine guesses the method from the draft's path, it guesses along. Finds
+    launch lines that draft without a draft.
+
+    ## Why is this bad?
+    `--speculative-algorithm EAGLE` with an EAGLE-3 head starts, answers, says nothing, and drops the accept length
+    from 2.30 to 1.02 (measured on SGLang 0.5.15.post1): `fc` is skipped. EAGLE3 without a draft path takes the target
+    for the draft. Other pairs are refused when the weights are loaded.
+
+    ## Fix
+    Name the algorithm that the head was trained for.
+    """
+    launch, book = launch_of(s)
+    if launch.misspelt or (not launch.speculates and "config" in launch.given):
+        return  # what is meant is not known, or may stand in that file
+    if not launch.speculates:
+        yield _drafts_nothing(s, launch)
+    elif (unknown := _unknown(s, launch, book)) is not None:
+        yield unknown
+    elif "algorithm" not in launch.given and book.get("detect"):
+        yield from _guessed(s, launch, book)
+    elif misfit(s) is None:
+        yield from _other_head(s, launch)
+    yield from _no_draft(s, launch, book)
+
+
+def _drafts_nothing(s: Subject, launch: Launch) -> Hit:
+    return Hit(
+        f"the command starts {s.engine.name} without speculative decoding: this drafter is not used",
+        (at(launch),),
+        help=f"add {flag_text(s.engine, 'algorithm', s.algorithm)} and the path of the draft",
+        confidence=Confidence.LIKELY if launch.open_ended else Confidence.CERTAIN,
+    )
+
+
+def _unknown(s: Subject, launch: Launch, book: Table) -> Hit | None:
+    """An algorithm that this release does not take, or not in this spelling."""
+    from drafcheck.selection import suggestion
+
+    word, entry = launch.said.get("algorithm"), in_force(book.get("algorithms", []), s.engine)
+    everywhere = load_toml(s.engine.name, "engine.toml").get("algorithms", [])
+    if word is None or (entry is None and one_of(word, everywhere)):
+        return None
+    names = entry.get("names", everywhere) if entry is not None else everywhere
+    if word in names or (entry is not None and entry.get("any_case") and one_of(word, names)):
+        return None
+    spelled = next((name for name in names if name.lower() == word.lower()), None)
+    advice = f"write {spelled}" if spelled else _first_with(s, book, word)
+    return Hit(
+        f"{s.engine} has no algorithm {word}{'' if advice else suggestion(word, names)}",
+        (at(launch, "algorithm"),),
+        help=advice or f"one of {', '.join(names)}",
+        confidence=Confidence.LIKELY if (entry or {}).get("open") or not s.engine.exact else Confidence.CERTAIN,
+        stops=True,
+    )
+
+
+def _first_with(s: Subject, book: Table, word: str) -> str | None:
+    """The advice to take a later release, where one has the algorithm."""
+    for entry in book.get("algorithms", []):
+        low = next((part[2:] for part in entry.get("versions", "").split(",") if part.startswith(">=")), "")
+        if low and one_of(word, entry.get("names", [])):
+            return f"use {s.engine.name} {low} or later, which has it"
+    return None
+
+
+def unfit(s: Subject) -> tuple[str, list[str]] | None:
+    """The kind of head, and the algorithms that run it, when the launch line's algorithm is none of them."""
+    if s.config is None or not s.algorithm_launched:
+        return None
+    _, kind = draft_class(s.engine, s.config, s.contract, s.algorithm)
+    head = head_in(s)
+    kind = kind or (head.kind if head is not None else None)
+    served = load_toml(s.engine.name, "registry.toml").get("algorithms", {}).get(kind, [])
+    return (str(kind), served) if served and not one_of(s.algorithm, served) else None
+
+
+def _other_head(s: Subject, launch: Launch) -> Iterator[Hit]:
+    found = unfit(s)
+    if found is None:
+        return
+    assert s.config is not None
+    kind, served = found
+    skipped = s.wiring is not None and s.wiring.captured is False and s.wiring.fc_applied is not True
+    outcome = "the auxiliary hidden states are not captured, and accept length falls to 1" if skipped else ""
+    yield Hit(
+        f"{flag_text(s.engine, 'algorithm', s.algorithm)} does not run {label_of(kind)}"
+        f"{f': {outcome}' if outcome else ''}",
+        (at(launch, "algorithm"), s.config.at("architectures")),
+        help=f"write {flag_text(s.engine, 'algorithm', served[0])}",
+    )
+
+
+def _guessed(s: Subject, launch: Launch, book: Table) -> Iterator[Hit]:
+    """No method is given: a part of the draft's path decides."""
+    assert s.config is not None
+    entry, draft = in_force(book["detect"], s.engine), launch.said.get("draft")
+    if entry is None or draft is None or launch.open_ended:
+        return
+    part, method = next(((p, m) for p, m in entry["parts"] if p in draft.lower()), ("", entry["otherwise"]))
+    _, kind = draft_class(s.engine, s.config, s.contract, s.algorithm)
+    served = load_toml(s.engine.name, "registry.toml").get("algorithms", {}).get(kind, [])
+    if kind is None or not served or one_of(method, served):
+        return
+    why = f"its path contains {part}" if part else f"its path contains none of {_parts(entry)}"
+    ends = f", and stops with {entry['error']}" if not part and "error" in entry else ""
+    yield Hit(
+        f"no method is given, and {why}: {s.engine} takes {label_of(kind)} for {method}{ends}",
+        (at(launch, "draft"), s.config.at("architectures")),
+        help=f"add {flag_text(s.engine, 'algorithm', served[0])}",
+        confidence=Confidence.CERTAIN if s.engine.exact else Confidence.LIKELY,
+        stops=bool(ends),
+    )
+
+
+def _parts(entry: Table) -> str:
+    return listed([part for part, _ in entry["parts"]], 5)
+
+
+def _no_draft(s: Subject, launch: Launch, book: Table) -> Iterator[Hit]:
+    facts, word = book.get("draft", {}), algorithm_of(s)
+    if not launch.speculates or {"draft", "config"} & launch.given or launch.open_ended:
+        return
+    if one_of(word, facts.get("stops", [])):
+        yield Hit(
+            f"{flag_text(s.engine, 'algorithm', word)} and no draft: {s.engine} stops with {facts['error']}",
+            (at(launch, "algorithm"),),
+            help="give the path of the draft",
+            stops=True,
+        )
+    elif one_of(word, facts.get("needed", [])):
+        yield Hit(
+            f"{flag_text(s.engine, 'algorithm', word)} and no draft: {s.engine} takes the target's own weights for it",
+            (at(launch, "algorithm"),),
+            help="give the path of the draft",
+            confidence=Confidence.LIKELY,
+        )
+
+
+@rule("DC707", "other-draft-path", Severity.WARNING, Severity.NOTE, needs=("launch",))
+def other_draft_path(s: Subject) -> Iterator[Hit]:
+    """The launch line names another draft than the checkpoint at hand.
+
+    ## What it does
+    Compares the two by where they lie, or by the repository. In a container a folder has another path than here: then
+    the last part of both counts, and a difference is a note.
+
+    ## Why is this bad?
+    What is checked is then not what is served.
+
+    ## Fix
+    Check the checkpoint that the launch line names, or correct its path.
+    """
+    from drafcheck.launch.drafts import compare
+
+    launch, _ = launch_of(s)
+    draft = launch.said.get("draft")
+    path = s.checkpoint.place.address("").rstrip("/") or "."
+    alike = compare(draft, path) if draft is not None else "same"
+    if alike == "same":
+        return
+    yield Hit(
+        f"the launch line drafts with {draft}, checked is {path}"
+        + ("" if alike == "other" else ": the names differ, which a mount can do"),
+        (at(launch, "draft"),),
+        severity=Severity.WARNING if alike == "other" else Severity.NOTE,
+    )
+
+
+@rule("DC708", "unresolved-launch", Severity.NOTE, needs=("launch",))
+def unresolved_launch(s: Subject) -> Iterator[Hit]:
+    """Parts of the launch line come from outside the file.
+
+    ## What it does
+    Names the variables, arguments and substitutions that the file does not give a value. Nothing is run and nothing is
+    guessed: what depends on them is not checked.
+
+    ## Why is this bad?
+    It need not be; it says how far the check of the launch line went.
+
+    ## Fix
+    Nothing, or say the values with `--tp`, `--dtype`, `--target` and the like.
+    """
+    launch, _ = launch_of(s)
+    if launch.missing:
+        verb = "has no value" if len(launch.missing) == 1 else "have no value"
+        rest = "; options that it may bring are not known" if launch.open_ended else ""
+        yield Hit(f"{listed(launch.missing, 6)} {verb} in the launch file{rest}", (at(launch),))

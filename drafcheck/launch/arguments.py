@@ -1,0 +1,163 @@
+"""The options behind an engine's command, as its own parser would take them apart."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from drafcheck.contract import Engine, Table, load_toml, of_the_book, releases
+from drafcheck.launch.model import AMBIGUOUS, NEEDS_VALUE, NO_VALUE, REFUSED, UNKNOWN, Launch, Option
+from drafcheck.launch.words import Word
+
+
+class Taken(NamedTuple):
+    """What came of the arguments: the options in order, and what belongs to none."""
+
+    options: list[Option]
+    strays: list[Word]
+
+
+@of_the_book
+def flags_of(name: str, version: str) -> dict[str, str]:
+    """The options of a release that the book describes, each with what it takes; empty when they are not known."""
+    known = next((release for release in releases(name) if str(release) == version), None)
+    if known is None:
+        return {}
+    engine = Engine(name, version, known, exact=True)
+    groups = load_toml(name, "flags.toml").get("flags", [])
+    return {flag: g["takes"] for g in groups if engine.within(g.get("versions", "")) for flag in g["names"].split()}
+
+
+def take(words: Sequence[Word], flags: dict[str, str], *, underscores: bool) -> Taken:
+    """Options and their values. ``underscores``: ``--a_b`` is ``--a-b``, and ``--a.b`` a key of the option ``--a``."""
+    made = Taken([], [])
+    at = 0
+    while at < len(words):
+        word = words[at]
+        if word.text == "--":
+            made.strays.extend(words[at + 1 :])
+            break
+        if not _is_option(word):
+            made.strays.append(word)
+            at += 1
+            continue
+        option, used = _option(words[at:], flags, underscores)
+        made.options.append(option)
+        at += used
+    return made
+
+
+def _is_option(word: Word) -> bool:
+    text = word.text
+    return len(text) > 1 and text[0] == "-" and not text.startswith("-$") and not _is_number(text)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _option(words: Sequence[Word], flags: dict[str, str], underscores: bool) -> tuple[Option, int]:
+    """The option that begins here, and how many words it takes."""
+    word = words[0]
+    written, equals, attached = word.text.partition("=")
+    if word.text in flags:
+        written, equals, attached = word.text, "", ""
+    name = _spelled(written) if underscores else written
+    base = name.partition(".")[0] if underscores else name
+    full, fault = _resolved(base, flags)
+    takes = flags.get(full, "maybe" if "." not in name else "one")
+    if base != name:
+        full, takes = full + name[len(base) :], "one"
+    if equals:
+        value = word._replace(text=attached)
+        return Option(full, written, (value,), word.line, fault or (NO_VALUE if takes == "none" else "")), 1
+    follow = list(_following(words[1:]))
+    wanted = {"none": 0, "refused": 0, "one": 1, "maybe": 1}.get(takes, len(follow))
+    values = tuple(follow[:wanted])
+    if takes == "refused":
+        fault = fault or REFUSED
+    elif takes in ("one", "many") and not values:
+        fault = fault or NEEDS_VALUE
+    return Option(full, written, values, word.line, fault), 1 + len(values)
+
+
+def _following(words: Iterable[Word]) -> Iterable[Word]:
+    for word in words:
+        if _is_option(word) or word.text == "--":
+            return
+        yield word
+
+
+def _spelled(written: str) -> str:
+    if not written.startswith("--"):
+        return written
+    name, dot, rest = written.partition(".")
+    return name.replace("_", "-") + dot + rest
+
+
+def _resolved(name: str, flags: dict[str, str]) -> tuple[str, str]:
+    """The full name of an option that may be cut short, and what is wrong with it."""
+    if name in flags or not flags:
+        return name, ""
+    longer = [flag for flag in flags if flag.startswith(name)] if name.startswith("--") and len(name) > 2 else []
+    if len(longer) == 1:
+        return longer[0], ""
+    return name, AMBIGUOUS if longer else UNKNOWN
+
+
+def understood(launch: Launch, book: Table) -> None:
+    """Fill ``said`` and ``places`` of a launch from its options, by the keys of launch.toml."""
+    keys = {name: key for key, names in book.get("options", {}).items() for name in names}
+    nested = book.get("json", {})
+    prefix = {name: key for name, key in keys.items() if key == nested.get("option")}
+    for option in launch.options:
+        name, dot, route = option.name.partition(".")
+        if dot and name in prefix:
+            _nested_key(launch, option, route, nested["keys"])
+        elif name in keys:
+            launch.places[keys[name]] = option
+            if option.value is not None:
+                launch.said[keys[name]] = option.value
+            elif not option.values:
+                launch.said[keys[name]] = "true"
+            if keys[name] == nested.get("option"):
+                _whole_json(launch, option, nested["keys"])
+
+
+def _nested_key(launch: Launch, option: Option, route: str, keys: dict[str, str]) -> None:
+    key = next((key for key, name in keys.items() if name == route.replace("-", "_")), None)
+    if key is not None:
+        launch.places[key] = option
+        if option.value is not None:
+            launch.said[key] = option.value
+
+
+def _whole_json(launch: Launch, option: Option, keys: dict[str, str]) -> None:
+    if not option.values:
+        return
+    table = json_of(option)
+    if table is None:
+        if option.value is not None:
+            launch.wrong.append(f"{option.written} holds no JSON object")
+        return
+    for key, name in keys.items():
+        if table.get(name) is not None:
+            launch.places[key] = option
+            found = table[name]
+            text = found if isinstance(found, str) else json.dumps(found)
+            if option.values[0].known or not set("$`") & set(text):
+                launch.said[key] = text
+
+
+def json_of(option: Option) -> dict[str, object] | None:
+    """The JSON object that an option holds; unknown parts in its texts are left as they are written."""
+    try:
+        made = json.loads(option.values[0].text)
+    except (ValueError, RecursionError, IndexError):
+        return None
+    return {str(k).replace("-", "_"): v for k, v in made.items()} if isinstance(made, dict) else None

@@ -1,0 +1,166 @@
+"""Where in a file the engine is started: behind whatever wrapper, as one of several commands, or in a container."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from drafcheck.contract import Table, engines, load_toml
+from drafcheck.errors import UsageError
+from drafcheck.launch.dockerfile import is_dockerfile, read_dockerfile
+from drafcheck.launch.manifests import Container, containers
+from drafcheck.launch.shell import commands
+from drafcheck.launch.words import Command, Word
+
+_TALK = {"echo", "printf", "grep", "pgrep", "pkill", "ps", "kill", "which", "man", "awk", "sed", "logger", "die"}
+"""Programs whose arguments are looked at and not run."""
+
+_YAML = re.compile(r"(?m)^(---|apiVersion:|kind:|services:|version:|name:|spec:|run:|x-[\w-]+:)")
+_VERSION = re.compile(r"v?(\d+\.\d+(?:\.\d+)?(?:\.?(?:post|rc|dev)\d+)?)(?=$|[-_+.])")
+_PIN = re.compile(r"([A-Za-z0-9_.-]+)(?:\[[^\]]*\])?==([0-9][\w.+!]*)")
+_DEEPEST = 5
+
+
+class Start(NamedTuple):
+    """One start of an engine. ``image`` is that of its container, if any; ``module``: started as a module of Python."""
+
+    engine: str
+    args: tuple[Word, ...]
+    line: int
+    env: dict[str, str]
+    image: str = ""
+    module: bool = False
+
+
+class Found(NamedTuple):
+    """Every start in a file, and the release that each engine is pinned to, with what pins it."""
+
+    starts: tuple[Start, ...]
+    pins: dict[str, tuple[str, str]]
+
+
+def launchers() -> dict[str, Table]:
+    """The engines whose launch is described, each with its launch.toml."""
+    books = {name: load_toml(name, "launch.toml") for name in engines()}
+    return {name: book for name, book in books.items() if book.get("commands")}
+
+
+def find(name: str, text: str) -> Found:
+    """The starts of engines in a file called ``name``. Raises UsageError for a file that cannot be taken apart."""
+    pins: dict[str, tuple[str, str]] = {}
+    made: list[Container] = []
+    if _is_yaml(name, text):
+        made = containers(text, _markers())
+    elif is_dockerfile(text):
+        built = read_dockerfile(text)
+        made = [Container(built.command, built.image)] if built.command is not None else []
+        _note_pins(built.steps, pins)
+    else:
+        made = [Container(command, "") for command in commands(text)]
+    _note_pins((container.command for container in made), pins)
+    starts = [start for container in made for start in _starts(container.command, container.image, 0)]
+    return Found(tuple(starts), pins)
+
+
+def _is_yaml(name: str, text: str) -> bool:
+    if name.lower().endswith((".yaml", ".yml", ".json")):
+        return True
+    first = next((row for row in text.split("\n") if row.strip() and not row.lstrip().startswith("#")), "")
+    return bool(_YAML.match(first)) or (first.startswith("{") and '"' in first + text[:200])
+
+
+def _markers() -> tuple[str, ...]:
+    """Texts that only a start of an engine has."""
+    books = launchers().values()
+    modules = [module for book in books for module in book["commands"]["modules"]]
+    return (*modules, *(" ".join(words) for book in books for words in book["commands"]["programs"]))
+
+
+def _starts(command: Command, image: str, depth: int) -> Iterator[Start]:
+    """The starts in one command: its own, or those of a script that it hands to a shell."""
+    words = command.words
+    if not words or words[0].text.rpartition("/")[2] in _TALK or depth > _DEEPEST:
+        return
+    for name, book in launchers().items():
+        at = _behind(words, book["commands"])
+        if at is not None:
+            pinned = image or _image_in(words[:at], name)
+            yield Start(name, words[at:], words[at - 1].line, command.env, pinned, words[at - 1].text != "serve")
+            return
+    inner = [word for word in words if " " in word.text.strip() and any(m in word.text for m in _markers())]
+    for word in inner:
+        for found in commands(word.text, command.env, word.line):
+            yield from _starts(found, image or _any_image(words), depth + 1)
+    if not inner:
+        yield from _by_image(command, image)
+
+
+def _behind(words: tuple[Word, ...], facts: Table) -> int | None:
+    """The position after the words that start the engine."""
+    for at, word in enumerate(words):
+        last = words[at - 1].text if at else ""
+        if word.text in facts["modules"] and last == "-m":
+            return at + 1
+        if any(word.text.endswith(script) for script in facts["scripts"]):
+            return at + 1
+        if any(word.text == p[1] and last.rpartition("/")[2] == p[0] for p in facts["programs"]):
+            return at + 1
+    return None
+
+
+def _by_image(command: Command, image: str) -> Iterator[Start]:
+    """Options handed to a container whose image starts the engine by itself."""
+    words = command.words
+    for name, book in launchers().items():
+        if "entrypoint" not in book["commands"]:
+            continue
+        if _named(image, book["commands"]):
+            yield Start(name, words, command.line, command.env, image)
+            return
+        for at, word in enumerate(words):
+            if _named(word.text, book["commands"]) and any(w.text.startswith("-") for w in words[at + 1 :]):
+                yield Start(name, words[at + 1 :], word.line, command.env, word.text)
+                return
+
+
+def _named(image: str, facts: Table) -> bool:
+    return _split_image(image)[0] in facts["images"]
+
+
+def _split_image(image: str) -> tuple[str, str]:
+    """The last part of an image's name, and its tag."""
+    name, _, tag = image.partition("@")[0].rpartition("/")[2].partition(":")
+    return name, tag
+
+
+def _image_in(words: tuple[Word, ...], engine: str) -> str:
+    facts = load_toml(engine, "launch.toml")["commands"]
+    return next((word.text for word in words if _named(word.text, facts)), "")
+
+
+def _any_image(words: tuple[Word, ...]) -> str:
+    return next((image for name in launchers() if (image := _image_in(words, name))), "")
+
+
+def version_of(image: str) -> str | None:
+    """The release in an image's tag, such as 0.5.12 of ``lmsysorg/sglang:v0.5.12-cu126``."""
+    found = _VERSION.match(_split_image(image)[1])
+    return found[1] if found else None
+
+
+def _note_pins(steps: Iterable[Command], pins: dict[str, tuple[str, str]]) -> None:
+    """What ``pip install sglang==0.5.9`` and its like say."""
+    packages = {str(load_toml(name, "engine.toml").get("package", name)): name for name in launchers()}
+    for command in steps:
+        for word in command.words if any(w.text in ("install", "add", "run") for w in command.words) else ():
+            found = _PIN.fullmatch(word.text)
+            if found and found[1].lower() in packages:
+                pins[packages[found[1].lower()]] = (found[2], word.text)
+
+
+def refuse_nothing(file: str) -> UsageError:
+    """The error for a file that starts no engine."""
+    looked = ", ".join(f"`{' '.join(p)}`" for book in launchers().values() for p in book["commands"]["programs"])
+    modules = ", ".join(f"`python -m {m}`" for book in launchers().values() for m in book["commands"]["modules"])
+    return UsageError(f"{file}: no command that starts an engine: looked for {looked}, {modules}")
