@@ -15,7 +15,6 @@ from drafcheck import __version__
 from drafcheck.cli_options import (
     Given,
     RulesGiven,
-    contracts_option,
     input_options,
     on_command_line,
     options_of,
@@ -93,7 +92,7 @@ def _complain(message: str) -> int:
 
 @click.group(
     cls=DefaultGroup,
-    later={"gate": "drafcheck.gate_command"},
+    later={"contracts": "drafcheck.contracts_command", "gate": "drafcheck.gate_command"},
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -221,21 +220,6 @@ def rule(word: str | None, everything: bool, config: str | None) -> int:
         write_out("\n".join(docs.page(r, style) for r in known.values()))
     else:
         write_out(docs.catalogue(known.values()))
-    return 0
-
-
-@cli.command()
-@contracts_option
-def contracts(contracts: tuple[str, ...]) -> int:
-    """List the engines, releases and draft classes that drafcheck knows."""
-    from drafcheck.contract import extended
-    from drafcheck.output import write_out
-    from drafcheck.report import rules as docs
-
-    if contracts:
-        from drafcheck.contract_folders import checked
-    with extended(checked(contracts) if contracts else ()):
-        write_out(docs.contracts())
     return 0
 
 

@@ -30,6 +30,7 @@ def _is_version(text: str) -> str:
 Word = Annotated[str, StringConstraints(min_length=1)]
 Words = list[Word]
 Range = Annotated[str, AfterValidator(_is_range)]
+Release = Annotated[str, AfterValidator(_is_version)]
 Pair = Annotated[list[str], Field(min_length=2, max_length=2)]
 Triple = Annotated[list[str], Field(min_length=3, max_length=3)]
 State = Literal[
@@ -62,7 +63,6 @@ LoadKind = Literal[
     "experts",
     "experts_row",
 ]
-Release = Annotated[str, AfterValidator(_is_version)]
 
 
 class _Table(BaseModel):
@@ -245,9 +245,12 @@ class Unknown(_Entry):
 
 
 class Proof(_Table):
-    """The releases in which the class itself was run, and those in which only its source was read."""
+    """The releases in which the class itself was run, and those in which only its source was read.
 
-    executed: list[Release] = []
+    ``executed`` may say on how many recorded checkpoints it was run.
+    """
+
+    executed: dict[Release, Annotated[int, Field(ge=1)]] | list[Release] = []
     read: list[Release] = []
 
 

@@ -49,7 +49,8 @@ def _whole(engine: str, stem: str, within: tuple[str, ...]) -> Table:
         raise ValueError(f"{within[-1]}.toml extends {stem!r}, and there is no {stem}.toml")
     for base in whole.get("extends", []):
         whole = _joined(whole, _whole(engine, base, (*within, stem)))
-    return {key: value for key, value in whole.items() if key != "extends"}
+    left = ("extends", "proof") if within else ("extends",)  # that another class was run proves nothing of this one
+    return {key: value for key, value in whole.items() if key not in left}
 
 
 def _joined(own: Table, base: Table) -> Table:

@@ -172,3 +172,8 @@ def gpt_oss(draft: Draft) -> None:
 @case("DC603/unknown-release", "0.9.0")
 def unknown_release(draft: Draft) -> None:
     """As it is: the nearest known release is used."""
+
+
+@case("DC603/interpolated-release", "vllm==0.12.0")
+def interpolated_release(draft: Draft) -> None:
+    """As it is: the release lies between two that are known."""

@@ -11,7 +11,10 @@ from drafcheck.contract_tables import contract_table
 
 # What each part of a contract says, in the order of the page. A part that is missing here is shown all the same.
 PARTS = {
-    "proof": ("Proof", "The releases in which the class itself was run, and those in which only its source was read."),
+    "proof": (
+        "Proof",
+        "On how many recorded checkpoints the class itself was run, by release, and where its source was read.",
+    ),
     "revision": ("Eras", "What the releases take, in short."),
     "read": ("Reading config.json", "How each quantity is had: the first usable value wins."),
     "values": ("Values", "Keys for which null is as good as absent, and sizes that may be zero."),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
+from drafcheck.contract import contract_for, releases
 from drafcheck.draftmode import one_of
 from drafcheck.finding import Confidence, Severity
 from drafcheck.registry import Hit, rule
@@ -80,7 +81,8 @@ def unknown_engine_version(s: Subject) -> Iterator[Hit]:
     """This engine version was not read: the nearest known one stands in for it.
 
     ## What it does
-    Says which release's contract was used.
+    Says which release's contract was used: the last one known before it, else the oldest. Where the release lies
+    between two that are known, it is interpolated, and the note says whether both require the same of this draft class.
 
     ## Why is this bad?
     Loaders change: what is said here may not hold for the version that will serve the drafter.
@@ -89,4 +91,22 @@ def unknown_engine_version(s: Subject) -> Iterator[Hit]:
     Name a known version with `--engine`, or update drafcheck. `drafcheck contracts` lists the versions known.
     """
     if not s.engine.exact:
-        yield Hit(f"{s.engine} is not a known release: judged as {s.engine.name} {s.engine.known}")
+        stand_in = f"{s.engine} is not a known release: judged as {s.engine.name} {s.engine.known}"
+        yield Hit(stand_in + _between(s))
+
+
+def _between(s: Subject) -> str:
+    """What the next release that is known says of an interpolated one; nothing for one that is newer than all."""
+    asked, known = Version(s.engine.version), s.engine.known
+    following = next((release for release in releases(s.engine.name) if release > known), None)
+    if following is None or not known < asked < following:
+        return ""
+    between = f", interpolated between it and {following}"
+    if s.contract is None:
+        return between
+    before, after = (
+        contract_for(s.engine._replace(known=release), s.contract.architecture) for release in (known, following)
+    )
+    if after is not None and before is not None and before == after._replace(summary=before.summary):
+        return f"{between}, which requires the same of {s.contract.architecture}"
+    return f"{between}, which does not require the same of {s.contract.architecture}"

@@ -1,4 +1,4 @@
-"""Rules and the contract book as text to read: ``drafcheck rule`` and ``drafcheck contracts``."""
+"""Rules as text to read: ``drafcheck rule``."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import inspect
 import re
 from collections.abc import Iterable
 
-from drafcheck.contract import contract_files, engines, releases
-from drafcheck.contract_tables import contract_table
 from drafcheck.registry import Rule
 from drafcheck.report.style import Style
 from drafcheck.report.table import table
@@ -40,27 +38,6 @@ def catalogue(rules: Iterable[Rule]) -> str:
     return table(
         [(r.code, r.name, severities(r), summary(r)) for r in rules], ("code", "name", "severity", "fires when")
     )
-
-
-def contracts() -> str:
-    """The engines, releases and draft classes that the contract book describes."""
-    blocks = []
-    for engine in engines():
-        known = releases(engine)
-        blocks.append(f"{engine} {known[0]} to {known[-1]} ({len(known)} releases)\n")
-        blocks.append(table(_revisions(engine), ("draft class", "algorithm", "releases", "what it takes")))
-    return "\n".join(blocks)
-
-
-def _revisions(engine: str) -> list[tuple[str, str, str, str]]:
-    rows = []
-    for stem in contract_files(engine):
-        book = contract_table(engine, stem)
-        head = (", ".join(book.get("architectures", [])), ", ".join(book.get("algorithms", [])))
-        for revision in book.get("revision", []):
-            rows.append((*head, revision.get("versions", "all"), revision.get("summary", "")))
-            head = ("", "")
-    return rows
 
 
 def _line(line: str, style: Style) -> str:
