@@ -32,11 +32,12 @@ ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYT
 
 
 class Cost(NamedTuple):
-    """One process: wall time in seconds, peak resident memory in KiB, exit code."""
+    """One process: wall time in seconds, peak resident memory in KiB, exit code, processor time in seconds."""
 
     seconds: float
     peak: int
     code: int
+    busy: float
 
 
 def run(arguments: list[str]) -> Cost:
@@ -49,7 +50,8 @@ def run(arguments: list[str]) -> Cost:
         file_actions=[(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_WRONLY, 0) for stream in (1, 2)],
     )
     _, status, usage = os.wait4(child, 0)
-    return Cost(time.perf_counter() - start, usage.ru_maxrss, os.waitstatus_to_exitcode(status))
+    code = os.waitstatus_to_exitcode(status)
+    return Cost(time.perf_counter() - start, usage.ru_maxrss, code, usage.ru_utime + usage.ru_stime)
 
 
 def interleaved(commands: dict[str, list[str]], runs: int) -> dict[str, list[Cost]]:
