@@ -7,8 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cases_reference import own_target, tokenizer
+from drafts import DRAFT_VOCAB, VOCAB, Draft
 from fakehub import Hub, Repo
 from make_kimi import draft_weights, write_pair
+from weights import spread
 
 from drafcheck import lint
 
@@ -64,6 +67,22 @@ def test_a_target_in_a_repository_of_its_own_costs_one_more(hub: Hub, tmp_path: 
     requests, beyond = cost(hub, tmp_path, "as safetensors writes", "org/target")
     assert requests == 7, [(s.server, s.path) for s in hub.seen]
     assert beyond <= 128 * 1024
+
+
+def test_the_tokenizer_of_a_target_is_fetched_when_it_is_named(hub: Hub, tmp_path: Path) -> None:
+    """Else it costs no request, and its special tokens are not looked at."""
+    draft = Draft()
+    lost = [token for token in range(VOCAB) if token not in spread(DRAFT_VOCAB, VOCAB)]
+    own_target(draft, {"tokenizer.json": tokenizer({lost[0]: "<tool_call>"})})
+    draft.write(tmp_path / "draft")
+    hub.repos["org/target"] = Repo(tmp_path / "draft" / "target")
+    options = {"engine": ENGINE, "target": "hf://org/target"}
+    assert [f.rule for f in lint(tmp_path / "draft", **options).findings if f.rule == "DC314"] == []
+    assert not any("tokenizer" in seen.path for seen in hub.seen)
+    [found] = [
+        f for f in lint(tmp_path / "draft", tokenizer="hf://org/target", **options).findings if f.rule == "DC314"
+    ]
+    assert "`<tool_call>`" in found.message
 
 
 def test_safetensors_writes_the_map_first_and_the_mask_last() -> None:
