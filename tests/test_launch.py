@@ -324,3 +324,40 @@ def test_any_launch_line_gives_a_report(text: str) -> None:
     except UsageError:
         return
     assert report.exit_code in (0, 1), report.checkpoints[0].findings
+
+
+def found(text: str, **options: Any) -> dict[str, str]:
+    """The findings of the launch rules, by code."""
+    report = lint("draft", launch=serve(text), **options)
+    return {f.rule: f.message for f in report.checkpoints[0].findings if f.rule.startswith("DC7")}
+
+
+def test_a_draft_that_is_served_itself_and_names_its_target() -> None:
+    assert found("vllm serve ./draft", engine="vllm==0.33.0") == {}
+    assert "DC701" in found("vllm serve ./target", engine="vllm==0.33.0")
+    assert found("vllm serve ./target --config server.yaml", engine="vllm==0.33.0") == {}
+
+
+def test_keys_of_json_by_release() -> None:
+    line = (
+        "vllm serve m --speculative-config.method eagle3 --speculative-config.model ./draft {}.num_speculative_tokens 3"
+    )
+    dotted = line.format("--speculative-config")
+    assert found(dotted, engine="vllm==0.33.0") == {}
+    more = f"{dotted} --speculative-config.parallel_drafting true"
+    assert found(more, engine="vllm==0.33.0") == {}
+    assert "other releases have it" in found(more, engine="vllm==0.11.0")["DC702"]
+    assert "DC702" not in found(more, engine="vllm==0.12.0"), "a release between those that are known"
+
+
+def test_a_long_script_takes_no_time() -> None:
+    text = "a b\n" * 200_000 + f"sglang serve --model-path m {EAGLE3} draft\n"
+    assert said(text)["algorithm"] == "EAGLE3"
+
+
+def test_templates_are_unknown() -> None:
+    said = found(
+        "sglang serve --model-path {{ model }} --tp {{ .Values.tp }} --speculative-algorithm EAGLE3 {{ more }}"
+    )
+    assert set(said) == {"DC708"}
+    assert "`$TEMPLATE` has no value" in said["DC708"]

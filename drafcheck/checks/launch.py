@@ -65,8 +65,8 @@ def wrong_algorithm(s: Subject) -> Iterator[Hit]:
     Name the algorithm that the head was trained for.
     """
     launch, book = launch_of(s)
-    if launch.misspelt or (not launch.speculates and "config" in launch.given):
-        return  # what is meant is not known, or may stand in that file
+    if launch.misspelt or (not launch.speculates and _may_speculate(s, launch)):
+        return  # what is meant is not known, or stands elsewhere
     if not launch.speculates:
         yield _drafts_nothing(s, launch)
     elif (unknown := _unknown(s, launch, book)) is not None:
@@ -76,6 +76,20 @@ def wrong_algorithm(s: Subject) -> Iterator[Hit]:
     elif misfit(s) is None:
         yield from _other_head(s, launch)
     yield from _no_draft(s, launch, book)
+
+
+def _may_speculate(s: Subject, launch: Launch) -> bool:
+    """Whether the engine's own file may say so, or the draft itself is served and names its target."""
+    from drafcheck.launch.drafts import compare
+
+    target = launch.said.get("target")
+    itself = target is not None and compare(target, path_of(s)) == "same"
+    return "config" in launch.given or itself
+
+
+def path_of(s: Subject) -> str:
+    """The checkpoint as a launch line may name it."""
+    return s.checkpoint.place.address("").rstrip("/") or "."
 
 
 def _drafts_nothing(s: Subject, launch: Launch) -> Hit:
@@ -209,7 +223,7 @@ def other_draft_path(s: Subject) -> Iterator[Hit]:
 
     launch, _ = launch_of(s)
     draft = launch.said.get("draft")
-    path = s.checkpoint.place.address("").rstrip("/") or "."
+    path = path_of(s)
     alike = compare(draft, path) if draft is not None else "same"
     if alike == "same":
         return

@@ -111,20 +111,28 @@ def _candidates(s: Subject, option: Option) -> str:
 def _keys(s: Subject, launch: Launch, book: Table) -> Iterator[Hit]:
     """Keys in an option that holds JSON."""
     from drafcheck.launch.arguments import json_of
-    from drafcheck.selection import suggestion
 
-    option = launch.places.get(book.get("json", {}).get("option", ""))
     known = {name for entry in entries(book, "known", s) for name in entry["names"].split()}
     everywhere = {name for entry in book.get("known", []) for name in entry["names"].split()}
-    for key in json_of(option) or {} if option is not None and known else {}:
-        if key in known or (key in everywhere and not s.engine.exact):
-            continue
+    names = book.get("options", {}).get(book.get("json", {}).get("option", ""), [])
+    for option in launch.options if known else []:
+        name, dot, route = option.name.partition(".")
+        keys = [route.partition(".")[0].replace("-", "_")] if dot else [*(json_of(option) or {})]
+        for key in keys if name in names else []:
+            yield from _key(s, option, key, known, everywhere)
+
+
+def _key(s: Subject, option: Option, key: str, known: set[str], everywhere: set[str]) -> Iterator[Hit]:
+    from drafcheck.selection import suggestion
+
+    launch, _ = launch_of(s)
+    if key not in known and (s.engine.exact or key not in everywhere):
         elsewhere = (
             " (other releases have it)" if key in everywhere else suggestion(key, known).replace("; did", ": did")
         )
         yield Hit(
-            f"{s.engine} has no key {key} in {option.written if option else ''}{elsewhere}",
-            (at(launch, book["json"]["option"]),),
+            f"{s.engine} has no key {key} in {option.name.partition('.')[0]}{elsewhere}",
+            (Location(file=launch.file, line=option.line),),
             confidence=Confidence.CERTAIN if s.engine.exact else Confidence.LIKELY,
             stops=True,
         )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from drafcheck.checks.names import names, places, plans, quietly
 from drafcheck.fc import at
 from drafcheck.finding import Confidence, Severity
+from drafcheck.heads import misfit
 from drafcheck.lookup import MISSING, raw
 from drafcheck.normflags import Idle, Unswitched, idle, unswitched
 from drafcheck.producers import producer_of, weaker
@@ -39,7 +40,7 @@ def norm_flag(s: Subject) -> Iterator[Hit]:
     Set the flag where the message says, or serve with a release that knows the norm.
     """
     plan, _ = plans(s)
-    if plan.refused is not None and plan.refused.cause == "name":
+    if misfit(s) is not None or (plan.refused is not None and plan.refused.cause == "name"):
         return
     for group in unswitched(s):
         yield _without_flag(s, group)
@@ -121,7 +122,8 @@ def norm_semantics(s: Subject) -> Iterator[Hit]:
     ## Fix
     Serve with an engine that goes by the key, or train as this one computes.
     """
-    assert s.contract is not None and s.config is not None
+    if misfit(s) is not None or s.contract is None or s.config is None:
+        return
     for entry in s.contract.computed:
         value = raw(s.config, entry["key"])
         if isinstance(value, bool):

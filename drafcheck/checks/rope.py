@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from drafcheck.fc import at
 from drafcheck.finding import Confidence, Severity
+from drafcheck.heads import misfit
 from drafcheck.registry import Hit, rule
 from drafcheck.rope import PLAIN, THETA, Rope, Stated, reads_so, rope_of, scaling_key, stated
 
@@ -14,15 +15,7 @@ if TYPE_CHECKING:
     from drafcheck.subject import Subject
 
 
-@rule(
-    "DC506",
-    "rope-schema",
-    Severity.WARNING,
-    Severity.ERROR,
-    Severity.NOTE,
-    needs=("contract", "config"),
-    concerns="fit",
-)
+@rule("DC506", "rope-schema", Severity.WARNING, Severity.ERROR, Severity.NOTE, needs=("contract", "config"))
 def rope_schema(s: Subject) -> Iterator[Hit]:
     """This release reads another rope than config.json states, or cannot build the one that it reads.
 
@@ -41,7 +34,8 @@ def rope_schema(s: Subject) -> Iterator[Hit]:
     ## Fix
     State theta and the scaling that the drafter was trained with in each form that the config has.
     """
-    assert s.config is not None and s.contract is not None
+    if s.config is None or s.contract is None or misfit(s) is not None:
+        return
     rope = rope_of(s.engine, s.config.data) if reads_so(s.engine, s.contract.architecture) else None
     if rope is None:
         return

@@ -81,7 +81,7 @@ def _option(words: Sequence[Word], flags: dict[str, str], underscores: bool) -> 
     values = tuple(follow[:wanted])
     if takes == "refused":
         fault = fault or REFUSED
-    elif takes in ("one", "many") and not values:
+    elif takes == "one" and not values:  # a list may be empty
         fault = fault or NEEDS_VALUE
     return Option(full, written, values, word.line, fault), 1 + len(values)
 

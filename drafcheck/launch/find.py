@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from drafcheck.contract import Table, engines, load_toml
+from drafcheck.contract import Table, engines, load_toml, of_the_book
 from drafcheck.errors import UsageError
 from drafcheck.launch.dockerfile import is_dockerfile, read_dockerfile
 from drafcheck.launch.manifests import Container, containers
@@ -19,6 +19,7 @@ _TALK = {"echo", "printf", "grep", "pgrep", "pkill", "ps", "kill", "which", "man
 _YAML = re.compile(r"(?m)^(---|apiVersion:|kind:|services:|version:|name:|spec:|run:|x-[\w-]+:)")
 _VERSION = re.compile(r"v?(\d+\.\d+(?:\.\d+)?(?:\.?(?:post|rc|dev)\d+)?)(?=$|[-_+.])")
 _PIN = re.compile(r"([A-Za-z0-9_.-]+)(?:\[[^\]]*\])?==([0-9][\w.+!]*)")
+_TEMPLATE = re.compile(r"\{\{[^{}\n]*\}\}")  # of Jinja, Helm and the like: filled in by somebody else
 _DEEPEST = 5
 
 
@@ -40,6 +41,7 @@ class Found(NamedTuple):
     pins: dict[str, tuple[str, str]]
 
 
+@of_the_book
 def launchers() -> dict[str, Table]:
     """The engines whose launch is described, each with its launch.toml."""
     books = {name: load_toml(name, "launch.toml") for name in engines()}
@@ -57,7 +59,7 @@ def find(name: str, text: str) -> Found:
         made = [Container(built.command, built.image)] if built.command is not None else []
         _note_pins(built.steps, pins)
     else:
-        made = [Container(command, "") for command in commands(text)]
+        made = [Container(command, "") for command in commands(_TEMPLATE.sub("${TEMPLATE}", text))]
     _note_pins((container.command for container in made), pins)
     starts = [start for container in made for start in _starts(container.command, container.image, 0)]
     return Found(tuple(starts), pins)
@@ -70,6 +72,7 @@ def _is_yaml(name: str, text: str) -> bool:
     return bool(_YAML.match(first)) or (first.startswith("{") and '"' in first + text[:200])
 
 
+@of_the_book
 def _markers() -> tuple[str, ...]:
     """Texts that only a start of an engine has."""
     books = launchers().values()

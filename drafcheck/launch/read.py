@@ -85,9 +85,9 @@ def _understood(file: str, start: Start, found: Found, engine: str | None) -> La
     taken = take(start.args, flags, underscores=bool(book.get("parser", {}).get("underscores")))
     launch = Launch(file, start.line, start.engine, version, origin, taken.options, taken.strays, env=start.env)
     positional = book.get("parser", {}).get("positional")
-    if launch.strays and not start.module and positional is not None and release.within(positional):
-        _positional(launch)
     understood(launch, book)
+    if not start.module and positional is not None and release.within(positional):
+        _positional(launch, start.args)
     unresolved = [*launch.strays, *(word for option in launch.options for word in option.values)]
     unresolved += [Word(o.written, o.line, ("...",)) for o in launch.options if "$" in o.written]
     names = [*launch.missing, *(name for word in unresolved for name in word.missing)]
@@ -98,9 +98,12 @@ def _understood(file: str, start: Start, found: Found, engine: str | None) -> La
     return launch
 
 
-def _positional(launch: Launch) -> None:
-    """The model may be an argument of its own."""
-    first, *launch.strays = launch.strays
+def _positional(launch: Launch, args: Sequence[Word]) -> None:
+    """The model may be an argument of its own; what is not known need not be it, unless it comes first."""
+    first = launch.strays[0] if launch.strays and "target" not in launch.given else None
+    if first is None or (first.loose and first != args[0]):
+        return
+    launch.strays = launch.strays[1:]
     if first.known:
         launch.said["target"] = first.text
     else:
