@@ -20,6 +20,8 @@ HEAVY = (
     "asyncio",
     "requests",
     "xml",
+    "yaml",
+    "drafcheck.launch",
 )
 UNASKED = {f"drafcheck.{name}" for name in ("settings_model", "suppress", "baseline", "plugins", "contract_folders")}
 FLOOR = """
