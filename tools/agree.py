@@ -1,0 +1,75 @@
+"""What differs between an answer of a real loader (a row of fixtures/verdicts) and the plans of drafcheck."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+from drafcheck.plan.model import LoadPlan, Refusal
+from drafcheck.subject import Subject
+
+STAGES = {"load_weights": "load", "files": "files", "construct": "construct", "class": "class", "config": "config"}
+"""How the scripts call the stage at which an engine stopped, and how a plan does."""
+
+MAPPING = "<hot_token_id>"
+"""What the scripts call the table that an engine makes of d2t."""
+
+
+def disagreements(row: dict[str, Any], s: Subject) -> list[str]:
+    """What differs between the recorded row and the plan; nothing when they agree."""
+    refusal = s.refused or (s.load.refused if s.load else None) or (s.selection.refused if s.selection else None)
+    problems = list(_refusal_differs(row, refusal))
+    if not problems and row["stage"] in ("done", "load_weights"):
+        assert s.load is not None
+        problems += _tensors_differ(row, s.load)
+        problems += _parameters_differ(row, s.load)
+        problems += _mapping_differs(row, s)
+    return problems
+
+
+def _mapping_differs(row: dict[str, Any], s: Subject) -> list[str]:
+    """The first eight target tokens that the engine computed from d2t."""
+    assert s.vocabulary is not None
+    if row["hot_token_id"] is None or s.load is None or s.load.mapping is None:
+        return []
+    computed = (s.vocabulary.targets or [])[:8]
+    return [] if computed == row["hot_token_id"] else [f"tokens {computed}, recorded {row['hot_token_id']}"]
+
+
+def _refusal_differs(row: dict[str, Any], refusal: Refusal | None) -> Iterator[str]:
+    if (refusal is None) != (row["error"] is None):
+        yield f"refused: {refusal}, recorded {row['error']}"
+    elif refusal is not None:
+        if refusal.stage != STAGES[row["stage"]]:
+            yield f"stage {refusal.stage}, recorded {row['stage']}"
+        exact = refusal.stage in ("construct", "load")
+        if exact and refusal.error[:200] != row["error"][:200]:
+            yield f"error {refusal.error}, recorded {row['error']}"
+
+
+def _tensors_differ(row: dict[str, Any], plan: LoadPlan) -> list[str]:
+    loaded: dict[str, set[str]] = defaultdict(set)
+    for write in plan.writes:
+        loaded[write.tensor.name].add(write.parameter)
+    for tensor in plan.mappings:
+        loaded[tensor.name].add(MAPPING)
+    recorded = {name: set(parameters) for name, parameters in row["loaded"].items()}
+    problems = [] if loaded == recorded else [f"loaded {dict(loaded)}, recorded {recorded}"]
+    dropped = {drop.tensor.name for drop in plan.dropped}
+    return problems + ([] if dropped == set(row["dropped"]) else [f"dropped {dropped ^ set(row['dropped'])}"])
+
+
+def _parameters_differ(row: dict[str, Any], plan: LoadPlan) -> list[str]:
+    # The recording ends with the loader: what the engine fills from the target later counts as unwritten there.
+    written = {write.parameter for write in plan.writes}
+    from_target = [name for name in plan.fills_from_target if name not in written]
+    unwritten = {*plan.unwritten, *from_target}
+    problems = [] if unwritten == set(row["unwritten"]) else [f"unwritten {unwritten ^ set(row['unwritten'])}"]
+    partial = {p.parameter: round(p.fraction, 2) for p in plan.partial}
+    recorded = {name: round(share, 2) for name, share in row["partial"]}
+    if partial != recorded:
+        problems.append(f"partial {partial}, recorded {recorded}")
+    if plan.parameters["model.fc.weight"].shape[1] != row["fc_in"]:
+        problems.append(f"fc in {plan.parameters['model.fc.weight'].shape}, recorded {row['fc_in']}")
+    return problems

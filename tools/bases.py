@@ -1,0 +1,117 @@
+"""Healthy tiny drafts of each kind, from which tools/mutants.py makes random ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from drafts import Draft
+from weights import Weights, mask, offsets, spread, zeros
+
+HIDDEN, HEADS, KV_HEADS, HEAD_DIM, INTERMEDIATE = 64, 2, 1, 32, 96
+VOCAB, DRAFT_VOCAB, TARGET_LAYERS = 512, 128, 8
+
+
+def layer(prefix: str, inputs: int) -> Weights:
+    """One decoder layer of a Llama-shaped draft; ``inputs`` is the width that attention takes."""
+    queries, keys = HEADS * HEAD_DIM, KV_HEADS * HEAD_DIM
+    shapes = {
+        "self_attn.q_proj": (queries, inputs),
+        "self_attn.k_proj": (keys, inputs),
+        "self_attn.v_proj": (keys, inputs),
+        "self_attn.o_proj": (HIDDEN, queries),
+        "mlp.gate_proj": (INTERMEDIATE, HIDDEN),
+        "mlp.up_proj": (INTERMEDIATE, HIDDEN),
+        "mlp.down_proj": (HIDDEN, INTERMEDIATE),
+        "hidden_norm": (HIDDEN,),
+        "input_layernorm": (HIDDEN,),
+        "post_attention_layernorm": (HIDDEN,),
+    }
+    return {f"{prefix}.{name}.weight": zeros("BF16", *shape) for name, shape in shapes.items()}
+
+
+def _config(**keys: Any) -> dict[str, Any]:
+    return {
+        "architectures": ["LlamaForCausalLMEagle3"],
+        "model_type": "llama",
+        "hidden_size": HIDDEN,
+        "intermediate_size": INTERMEDIATE,
+        "num_hidden_layers": 1,
+        "num_attention_heads": HEADS,
+        "num_key_value_heads": KV_HEADS,
+        "head_dim": HEAD_DIM,
+        "hidden_act": "silu",
+        "attention_bias": False,
+        "mlp_bias": False,
+        "rms_norm_eps": 1e-05,
+        "rope_theta": 10000.0,
+        "max_position_embeddings": 512,
+        "vocab_size": VOCAB,
+        "draft_vocab_size": DRAFT_VOCAB,
+        "tie_word_embeddings": False,
+        "torch_dtype": "bfloat16",
+        **keys,
+    }
+
+
+def target_config() -> dict[str, Any]:
+    """The target that every made-up draft was made for."""
+    config = _config(architectures=["LlamaForCausalLM"], num_hidden_layers=TARGET_LAYERS)
+    del config["draft_vocab_size"]
+    return config
+
+
+def _eagle3() -> Draft:
+    kept = spread(DRAFT_VOCAB, VOCAB)
+    weights = {
+        "d2t": offsets(kept),
+        "t2d": mask(VOCAB, kept),
+        "fc.weight": zeros("BF16", HIDDEN, 3 * HIDDEN),
+        **layer("midlayer", 2 * HIDDEN),
+        "norm.weight": zeros("BF16", HIDDEN),
+        "lm_head.weight": zeros("BF16", DRAFT_VOCAB, HIDDEN),
+    }
+    return Draft(_config(), weights)
+
+
+def _eagle1() -> Draft:
+    only = layer("layers.0", HIDDEN)
+    for name in ("hidden_norm", "input_layernorm"):
+        del only[f"layers.0.{name}.weight"]
+    config = _config(architectures=["LlamaForCausalLMEagle"])
+    del config["draft_vocab_size"]
+    weights = {
+        "embed_tokens.weight": zeros("BF16", VOCAB, HIDDEN),
+        "fc.weight": zeros("BF16", HIDDEN, 2 * HIDDEN),
+        "fc.bias": zeros("BF16", HIDDEN),
+        **only,
+    }
+    return Draft(config, weights)
+
+
+def _dflash() -> Draft:
+    layers = {**layer("layers.0", HIDDEN), **layer("layers.1", HIDDEN)}
+    for n in (0, 1):
+        del layers[f"layers.{n}.hidden_norm.weight"]
+        layers[f"layers.{n}.self_attn.q_norm.weight"] = zeros("BF16", HEAD_DIM)
+        layers[f"layers.{n}.self_attn.k_norm.weight"] = zeros("BF16", HEAD_DIM)
+    config = _config(
+        architectures=["DFlashDraftModel"],
+        model_type="qwen3",
+        num_hidden_layers=2,
+        block_size=8,
+        num_target_layers=TARGET_LAYERS,
+        dflash_config={"mask_token_id": 7, "target_layer_ids": [1, 3, 5]},
+    )
+    del config["draft_vocab_size"]
+    weights = {
+        "fc.weight": zeros("BF16", HIDDEN, 3 * HIDDEN),
+        "hidden_norm.weight": zeros("BF16", HIDDEN),
+        **layers,
+        "norm.weight": zeros("BF16", HIDDEN),
+    }
+    return Draft(config, weights)
+
+
+BASES: dict[str, Callable[[], Draft]] = {"eagle3": _eagle3, "eagle1": _eagle1, "dflash": _dflash}
+"""The healthy checkpoints by kind of head."""

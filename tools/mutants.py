@@ -1,0 +1,62 @@
+"""Random draft checkpoints: small edits of a healthy one, each with a seed of its own, so that any can be left out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+from bases import BASES
+from drafts import Draft
+from edits import EDITS
+
+
+class Step(NamedTuple):
+    """One edit and the seed it draws from."""
+
+    name: str
+    seed: int
+
+
+class Recipe(NamedTuple):
+    """A checkpoint: a healthy base and the edits made to it, in order."""
+
+    number: int
+    base: str
+    steps: tuple[Step, ...]
+
+    def without(self, index: int) -> Recipe:
+        """The same checkpoint but for one edit."""
+        return self._replace(steps=self.steps[:index] + self.steps[index + 1 :])
+
+    def __str__(self) -> str:
+        """Such as ``eagle3: rename-layer, drop``."""
+        return f"{self.base}: {', '.join(step.name for step in self.steps) or 'as it is'}"
+
+
+def recipe(seed: int, number: int, bases: tuple[str, ...]) -> Recipe:
+    """The checkpoint of that number; ``seed`` chooses another series. Most have one to four edits."""
+    random = Random(f"{seed}/{number}")
+    names = sorted(EDITS)
+    chosen = random.choices(names, k=random.choice((0, 1, 1, 2, 2, 3, 4)))
+    steps = tuple(Step(name, random.getrandbits(32)) for name in chosen)
+    return Recipe(number, random.choice(bases), steps)
+
+
+def _fill(draft: Draft) -> None:
+    """Give every tensor a value of its own: who watches a loader can not see zeros that are written over zeros."""
+    for number, (name, tensor) in enumerate(draft.weights.items()):
+        if tensor.data is None and tensor.dtype != "BOOL":
+            draft.weights[name] = replace(tensor, data=bytes([0x21 + number % 0x1E]) * tensor.size)
+
+
+def write(made: Recipe, folder: Path) -> None:
+    """Write the checkpoint of a recipe to a folder."""
+    draft = BASES[made.base]()
+    for step in made.steps:
+        EDITS[step.name](draft, Random(step.seed))
+    _fill(draft)
+    draft.target = None
+    draft.write(folder)
+    (folder / "args.txt").unlink()
