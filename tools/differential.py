@@ -105,7 +105,7 @@ class Bench:
         while found:
             smaller = [one.asked.made.without(n) for one in found for n in range(len(one.asked.made.steps))]
             left = {one.asked.made: one for one in self.differences(*asked, smaller)} if smaller else {}
-            next_round = []
+            next_round: list[Difference] = []
             for one in found:
                 made = one.asked.made
                 shorter = (left.get(made.without(n)) for n in range(len(made.steps)))

@@ -1,0 +1,89 @@
+"""Ask the real loaders again about the recorded corpora, and write fixtures/verdicts anew.
+
+    python tools/record_verdicts.py sglang --oracle DIR --home DIR [--releases 0.5.9,0.5.23] [--corpora synthetic] [--check]
+
+Rows of releases that are not asked stay as they are. --check writes nothing and prints which rows would change (exit code 1).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+from oracle import Oracle, Row
+
+FIXTURES = Path(__file__).parent.parent / "fixtures"
+ARCHIVES = {"synthetic": "verdicts/{engine}/checkpoints.tar.xz", "producers": "producers/producers.tar.xz"}
+"""Where the checkpoints of a corpus are."""
+
+LEFT = ("notes", "log", "logits", "files")
+"""Columns that differ from run to run: chance values and paths of the machine."""
+
+
+def unpack(engine: str, corpus: str, folder: Path) -> Path:
+    """Unpack a corpus; the folder that holds its checkpoints."""
+    with tarfile.open(FIXTURES / ARCHIVES[corpus].format(engine=engine)) as packed:
+        packed.extractall(folder, filter="data") if hasattr(tarfile, "data_filter") else packed.extractall(folder)
+    return next(path.parent.parent for path in sorted(folder.rglob("config.json")))
+
+
+def ask(oracle: Oracle, engine: str, release: str, corpus: str, folder: Path) -> list[Row]:
+    """The rows of one release about one corpus."""
+    target = next(iter(folder.glob("target.json")), None) or next(iter(sorted(folder.glob("*/target_config.json"))))
+    return [{**row, "corpus": corpus} for row in oracle.ask(engine, release, folder, target).values()]
+
+
+def merged(before: list[Row], asked: list[Row]) -> list[Row]:
+    """The rows recorded before with the new ones in their places, with the same columns; new rows come last."""
+    columns = sorted(before[0]) if before else sorted(asked[0])
+    fresh = {(row["version"], row["checkpoint"]): {key: row.get(key) for key in columns} for row in asked}
+    kept = [fresh.pop((row["version"], row["checkpoint"]), row) for row in before]
+    return kept + list(fresh.values())
+
+
+def changed(before: list[Row], after: list[Row]) -> list[str]:
+    """Which rows differ, and in which columns."""
+    lines = []
+    known = {(row["version"], row["checkpoint"]): row for row in before}
+    for row in after:
+        old = known.get((row["version"], row["checkpoint"]), {})
+        columns = [key for key in row if key not in LEFT and row[key] != old.get(key)]
+        if columns:
+            lines.append(f"{row['version']} {row['checkpoint']}: {', '.join(columns)}")
+    return lines
+
+
+def main() -> int:
+    """Record, or say what would change."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("engine", choices=("sglang", "vllm"))
+    parser.add_argument("--oracle", type=Path, required=True)
+    parser.add_argument("--home", type=Path, required=True)
+    parser.add_argument("--releases")
+    parser.add_argument("--corpora", default="synthetic,producers")
+    parser.add_argument("--check", action="store_true")
+    given = parser.parse_args()
+    oracle = Oracle(given.oracle, given.home)
+    differ = False
+    for corpus in given.corpora.split(","):
+        path = FIXTURES / "verdicts" / given.engine / f"{corpus}.jsonl"
+        before = [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+        with tempfile.TemporaryDirectory() as place:
+            folder = unpack(given.engine, corpus, Path(place))
+            releases = given.releases.split(",") if given.releases else oracle.releases(given.engine)
+            asked = [row for release in releases for row in ask(oracle, given.engine, release, corpus, folder)]
+        after = merged(before, asked)
+        lines = changed(before, after)
+        differ = differ or bool(lines)
+        print("\n".join([*lines, f"{given.engine} {corpus}: {len(asked)} rows asked, {len(lines)} differ"]))
+        if not given.check:
+            path.write_text("".join(json.dumps(row, sort_keys=True) + "\n" for row in after))
+    return 1 if differ and given.check else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
