@@ -1,8 +1,9 @@
 """Ask the real loaders again about the recorded corpora, and write fixtures/verdicts anew.
 
-    python tools/record_verdicts.py sglang --oracle DIR --home DIR [--releases 0.5.9,0.5.23] [--corpora synthetic] [--check]
+    python tools/record_verdicts.py sglang --oracle DIR --home DIR [--releases 0.5.9] [--corpora synthetic] [--check]
 
-Rows of releases that are not asked stay as they are. --check writes nothing and prints which rows would change (exit code 1).
+Rows of releases that are not asked stay as they are. --check writes nothing and prints which rows would change; the exit
+code is then 1 when there are any.
 """
 
 from __future__ import annotations
@@ -31,10 +32,30 @@ def unpack(engine: str, corpus: str, folder: Path) -> Path:
     return next(path.parent.parent for path in sorted(folder.rglob("config.json")))
 
 
+def by_target(folder: Path) -> dict[bytes, list[Path]]:
+    """The checkpoints of a corpus by the target's config: beside each, one for all, or none."""
+    groups: dict[bytes, list[Path]] = {}
+    shared = folder / "target.json"
+    for config in sorted(folder.glob("*/config.json")):
+        beside = config.with_name("target_config.json")
+        target = shared if shared.is_file() else beside
+        groups.setdefault(target.read_bytes() if target.is_file() else b"", []).append(config.parent)
+    return groups
+
+
 def ask(oracle: Oracle, engine: str, release: str, corpus: str, folder: Path) -> list[Row]:
     """The rows of one release about one corpus."""
-    target = next(iter(folder.glob("target.json")), None) or next(iter(sorted(folder.glob("*/target_config.json"))))
-    return [{**row, "corpus": corpus} for row in oracle.ask(engine, release, folder, target).values()]
+    rows = []
+    for content, checkpoints in by_target(folder).items():
+        with tempfile.TemporaryDirectory() as place:
+            target = Path(place, "target.json")
+            target.write_bytes(content)
+            group = Path(place, "checkpoints")
+            group.mkdir()
+            for checkpoint in checkpoints:
+                (group / checkpoint.name).symlink_to(checkpoint)
+            rows += oracle.ask(engine, release, group, target).values()
+    return [{**row, "corpus": corpus} for row in rows]
 
 
 def merged(before: list[Row], asked: list[Row]) -> list[Row]:
