@@ -2,14 +2,15 @@
 
     python tools/record_verdicts.py sglang --oracle DIR --home DIR [--releases 0.5.9] [--corpora synthetic] [--check]
 
-Rows of releases that are not asked stay as they are. --check writes nothing and prints which rows would change; the exit
-code is then 1 when there are any.
+Rows of releases that are not asked stay as they are. --check writes nothing and prints which rows would change;
+the exit code is then 1 when there are any.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 import tarfile
 import tempfile
@@ -45,7 +46,7 @@ def by_target(folder: Path) -> dict[bytes, list[Path]]:
 
 def ask(oracle: Oracle, engine: str, release: str, corpus: str, folder: Path) -> list[Row]:
     """The rows of one release about one corpus."""
-    rows = []
+    rows: list[Row] = []
     for content, checkpoints in by_target(folder).items():
         with tempfile.TemporaryDirectory() as place:
             target = Path(place, "target.json")
@@ -58,24 +59,39 @@ def ask(oracle: Oracle, engine: str, release: str, corpus: str, folder: Path) ->
     return [{**row, "corpus": corpus} for row in rows]
 
 
+def tidy(row: Row, columns: list[str]) -> Row:
+    """A row with the columns that are kept and without paths of the machine."""
+    text = re.sub(r"/[^\s`'\"]*/checkpoints/", "", json.dumps({key: row.get(key) for key in columns}))
+    told: Row = json.loads(text)
+    return {**told, "loaded": told["loaded"] or {}} if row["engine"] == "sglang" else told
+
+
 def merged(before: list[Row], asked: list[Row]) -> list[Row]:
     """The rows recorded before with the new ones in their places, with the same columns; new rows come last."""
     columns = sorted(before[0]) if before else sorted(asked[0])
-    fresh = {(row["version"], row["checkpoint"]): {key: row.get(key) for key in columns} for row in asked}
+    fresh = {(row["version"], row["checkpoint"]): tidy(row, columns) for row in asked}
     kept = [fresh.pop((row["version"], row["checkpoint"]), row) for row in before]
     return kept + list(fresh.values())
 
 
 def changed(before: list[Row], after: list[Row]) -> list[str]:
     """Which rows differ, and in which columns."""
-    lines = []
     known = {(row["version"], row["checkpoint"]): row for row in before}
+    lines = []
     for row in after:
         old = known.get((row["version"], row["checkpoint"]), {})
-        columns = [key for key in row if key not in LEFT and row[key] != old.get(key)]
+        columns = [key for key in row if key not in LEFT and _plain(row[key]) != _plain(old.get(key))]
         if columns:
-            lines.append(f"{row['version']} {row['checkpoint']}: {', '.join(columns)}")
+            said = "; ".join(f"{key} {row[key]}, was {old.get(key)}" for key in columns)
+            lines.append(f"{row['version']} {row['checkpoint']}: {said:.600}")
     return lines
+
+
+def _plain(value: object) -> object:
+    """A value without what chance decides: a second write of the same bytes to one parameter is not always seen."""
+    if isinstance(value, dict):
+        return {key: sorted(set(item)) if isinstance(item, list) else item for key, item in value.items()}
+    return value
 
 
 def main() -> int:
