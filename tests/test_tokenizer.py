@@ -183,7 +183,7 @@ def test_generation_config_decides(tmp_path: Path) -> None:
     files: dict[str, Json] = {"generation_config.json": {"eos_token_id": KEPT[3]}}
     assert unreachable(tmp_path / "with", files, eos_token_id=LOST[0]) == []
     [found] = unreachable(tmp_path / "without", {}, eos_token_id=[LOST[0]])
-    assert (found.severity, found.confidence) == (Severity.WARNING, Confidence.CERTAIN)
+    assert (found.severity, found.confidence) == (Severity.NOTE, Confidence.CERTAIN)
     assert str(LOST[0]) in found.message
 
 
@@ -193,7 +193,7 @@ def test_a_lone_number_may_be_a_default(tmp_path: Path) -> None:
     assert (found.severity, found.confidence) == (Severity.NOTE, Confidence.LIKELY)
     files: dict[str, Json] = {"tokenizer.json": tokenizer({LOST[0]: "<|odd end|>"})}
     [found] = unreachable(tmp_path / "confirmed", files, eos_token_id=LOST[0])
-    assert (found.severity, found.confidence) == (Severity.WARNING, Confidence.CERTAIN)
+    assert (found.severity, found.confidence) == (Severity.NOTE, Confidence.CERTAIN)
     assert f"{LOST[0]} `<|odd end|>`" in found.message
 
 
