@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agree_vllm import disagreements
 
-from drafcheck.plan.model import LoadPlan, Refusal
 from drafcheck.runner import Options, inspect_one
 from drafcheck.subject import Subject
 
@@ -29,14 +29,6 @@ ROWS = [
     for corpus in CORPORA
     for line in (FIXTURES / "verdicts" / "vllm" / f"{corpus}.jsonl").read_text().splitlines()
 ]
-STAGES = {
-    "speculative_config": ("config", "class"),
-    "model_init": ("construct", "class"),
-    "load_weights": ("load", "files"),
-}
-SERVED = ("compute_logits", "combine_hidden_states")  # it loaded, and the recording went on to use it
-MAPPING = "draft_id_to_target_id"
-EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 
 
 @pytest.fixture(scope="module")
@@ -98,65 +90,6 @@ def test_every_row_agrees_or_is_left_out_for_a_reason(unpacked: dict[str, Path])
     assert not wrong, json.dumps(wrong, indent=1)[:6000]
     assert counted.total() == len(ROWS) == 555
     assert counted["compared"] == 458, counted
-
-
-def disagreements(row: dict[str, Any], s: Subject) -> list[str]:
-    """What differs between the recorded row and the plan."""
-    refusal = s.refused or (s.load.refused if s.load else None) or (s.selection.refused if s.selection else None)
-    error = row["error"] if row["error"] and row["error"]["stage"] not in SERVED else None
-    problems = list(refusal_differs(error, refusal))
-    if not problems and (error is None or error["stage"] == "load_weights"):
-        assert s.load is not None
-        problems += tensors_differ(row, s.load, error)
-        problems += parameters_differ(row, s.load)
-        problems += sharing_differs(row, s.load)
-    return problems
-
-
-def refusal_differs(error: dict[str, Any] | None, refusal: Refusal | None) -> list[str]:
-    if (refusal is None) != (error is None):
-        return [f"refused: {refusal}, recorded {error}"]
-    if refusal is None or error is None:
-        return []
-    problems = [] if refusal.stage in STAGES[error["stage"]] else [f"stage {refusal.stage}, recorded {error['stage']}"]
-    if refusal.stage in ("construct", "load") and not says(refusal.error, f"{error['type']}: {error['message']}"):
-        problems.append(f"error {refusal.error}, recorded {error}")
-    return problems
-
-
-def says(told: str, recorded: str) -> bool:
-    """Whether the message is the recorded one; the list of available parameters behind it is in no fixed order."""
-    return told == recorded or recorded.startswith(f"{told}. The available parameters")
-
-
-def tensors_differ(row: dict[str, Any], plan: LoadPlan, error: dict[str, Any] | None) -> list[str]:
-    loaded = {write.tensor.name for write in plan.writes} | {tensor.name for tensor in plan.mappings}
-    problems = [] if loaded == set(row["loaded"]) else [f"loaded {loaded ^ set(row['loaded'])}"]
-    if error is not None:
-        return problems
-    # The recording listed the names of .safetensors files alone.
-    dropped = {drop.tensor.name for drop in plan.dropped if drop.tensor.file.endswith(".safetensors")}
-    return problems + ([] if dropped == set(row["dropped"]) else [f"dropped {dropped ^ set(row['dropped'])}"])
-
-
-def parameters_differ(row: dict[str, Any], plan: LoadPlan) -> list[str]:
-    # The recording ends with the loader: what the engine fills from the target later counts as unwritten there.
-    written = {write.parameter for write in plan.writes}
-    unwritten = {*plan.unwritten, *(name for name in plan.fills_from_target if name not in written)}
-    unwritten |= {MAPPING} & set(plan.parameters) if not plan.mappings else set()
-    problems = [] if unwritten == set(row["unwritten"]) else [f"unwritten {unwritten ^ set(row['unwritten'])}"]
-    partial = {p.parameter: round(p.fraction, 2) for p in plan.partial}
-    recorded = {name: round(share, 2) for name, share in row["partial"]}
-    return problems + ([] if partial == recorded else [f"partial {partial}, recorded {recorded}"])
-
-
-def sharing_differs(row: dict[str, Any], plan: LoadPlan) -> list[str]:
-    """What the real proposer took from the target; of releases that have no such method nothing was recorded."""
-    if not isinstance(row["shared"], dict):
-        return []
-    ours = (EMBEDDING in plan.fills_from_target, HEAD in plan.fills_from_target)
-    recorded = (row["shared"]["embed_shared"], row["shared"]["lm_head_shared"])
-    return [] if ours == recorded else [f"embedding and head shared {ours}, recorded {recorded}"]
 
 
 def test_a_changed_row_is_noticed(unpacked: dict[str, Path]) -> None:

@@ -19,13 +19,20 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
+import agree
+import agree_vllm
 from bases import target_config
+from loaders import Oracle, Row
 from mutants import Recipe, recipe, write
-from oracle import Oracle, Row
 
 AT_A_TIME = 60
 """Checkpoints handed to one process of the real loader."""
 
+
+ALGORITHMS = {"sglang": None, "vllm": "eagle3"}
+"""What the real loaders are told that they serve; None: what the class is made for."""
+
+AGREE = {"sglang": agree.disagreements, "vllm": agree_vllm.disagreements}
 
 Asked = tuple[str, str]
 """An engine and its release."""
@@ -76,22 +83,22 @@ class Bench:
         return found
 
     def _compare(self, row: Row | None, folder: Path, engine: str) -> list[str]:
-        from agree import disagreements
-
         from drafcheck.runner import inspect_one
         from drafcheck.session import Options
 
         if row is None or str(row.get("error", "")).startswith("child died"):
             self.counted["unanswered"] += 1
             return []
-        seen = inspect_one(str(folder), Options(engine=engine, target=self.target.parent))
+        seen = inspect_one(
+            str(folder), Options(engine=engine, algorithm=ALGORITHMS[row["engine"]], target=self.target.parent)
+        )
         if seen.crashed or seen.subject is None:
             return [f"drafcheck crashed: {seen.crashed}"]
         if seen.subject.load is None and seen.subject.refused is None:
             self.counted["no contract"] += 1
             return []
         self.counted["compared"] += 1
-        return disagreements(row, seen.subject)
+        return list(AGREE[row["engine"]](row, seen.subject))
 
     def reduced(self, found: list[Difference]) -> list[Difference]:
         """The same differences with the fewest edits that still show one; those of a release are put together."""

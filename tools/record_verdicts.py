@@ -16,7 +16,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from oracle import Oracle, Row
+from loaders import Oracle, Row
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 ARCHIVES = {"synthetic": "verdicts/{engine}/checkpoints.tar.xz", "producers": "producers/producers.tar.xz"}

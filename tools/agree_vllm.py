@@ -1,0 +1,78 @@
+"""What differs between an answer of vLLM's real loader (a row of fixtures/verdicts) and the plans of drafcheck."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drafcheck.plan.model import LoadPlan, Refusal
+from drafcheck.subject import Subject
+
+STAGES = {
+    "speculative_config": ("config", "class"),
+    "model_init": ("construct", "class"),
+    "load_weights": ("load", "files"),
+}
+SERVED = ("compute_logits", "combine_hidden_states")  # it loaded, and the recording went on to use it
+MAPPING = "draft_id_to_target_id"
+EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
+
+
+def disagreements(row: dict[str, Any], s: Subject) -> list[str]:
+    """What differs between the recorded row and the plan; nothing when they agree."""
+    refusal = s.refused or (s.load.refused if s.load else None) or (s.selection.refused if s.selection else None)
+    error = row["error"] if row["error"] and row["error"]["stage"] not in SERVED else None
+    problems = list(_refusal_differs(error, refusal))
+    if not problems and (error is None or error["stage"] == "load_weights"):
+        assert s.load is not None
+        problems += _tensors_differ(row, s.load, error)
+        problems += _parameters_differ(row, s.load)
+        problems += _sharing_differs(row, s.load)
+    return problems
+
+
+def _refusal_differs(error: dict[str, Any] | None, refusal: Refusal | None) -> list[str]:
+    if (refusal is None) != (error is None):
+        return [f"refused: {refusal}, recorded {error}"]
+    if refusal is None or error is None:
+        return []
+    problems = [] if refusal.stage in STAGES[error["stage"]] else [f"stage {refusal.stage}, recorded {error['stage']}"]
+    # A size that is none is refused by whatever it meets first: the message is not foretold.
+    exact = refusal.stage in ("construct", "load") and refusal.cause != "config-value"
+    if exact and not _says(refusal.error, f"{error['type']}: {error['message']}"):
+        problems.append(f"error {refusal.error}, recorded {error}")
+    return problems
+
+
+def _says(told: str, recorded: str) -> bool:
+    """Whether the message is the recorded one; the list of available parameters behind it is in no fixed order."""
+    return told == recorded or recorded.startswith(f"{told}. The available parameters")
+
+
+def _tensors_differ(row: dict[str, Any], plan: LoadPlan, error: dict[str, Any] | None) -> list[str]:
+    loaded = {write.tensor.name for write in plan.writes} | {tensor.name for tensor in plan.mappings}
+    problems = [] if loaded == set(row["loaded"]) else [f"loaded {loaded ^ set(row['loaded'])}"]
+    if error is not None:
+        return problems
+    # The recording listed the names of .safetensors files alone.
+    dropped = {drop.tensor.name for drop in plan.dropped if drop.tensor.file.endswith(".safetensors")}
+    return problems + ([] if dropped == set(row["dropped"]) else [f"dropped {dropped ^ set(row['dropped'])}"])
+
+
+def _parameters_differ(row: dict[str, Any], plan: LoadPlan) -> list[str]:
+    # The recording ends with the loader: what the engine fills from the target later counts as unwritten there.
+    written = {write.parameter for write in plan.writes}
+    unwritten = {*plan.unwritten, *(name for name in plan.fills_from_target if name not in written)}
+    unwritten |= {MAPPING} & set(plan.parameters) if not plan.mappings else set()
+    problems = [] if unwritten == set(row["unwritten"]) else [f"unwritten {unwritten ^ set(row['unwritten'])}"]
+    partial = {p.parameter: round(p.fraction, 2) for p in plan.partial}
+    recorded = {name: round(share, 2) for name, share in row["partial"]}
+    return problems + ([] if partial == recorded else [f"partial {partial}, recorded {recorded}"])
+
+
+def _sharing_differs(row: dict[str, Any], plan: LoadPlan) -> list[str]:
+    """What the real proposer took from the target; of releases that have no such method nothing was recorded."""
+    if not isinstance(row["shared"], dict):
+        return []
+    ours = (EMBEDDING in plan.fills_from_target, HEAD in plan.fills_from_target)
+    recorded = (row["shared"]["embed_shared"], row["shared"]["lm_head_shared"])
+    return [] if ours == recorded else [f"embedding and head shared {ours}, recorded {recorded}"]
