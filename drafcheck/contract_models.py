@@ -237,11 +237,19 @@ class Skip(_Entry):
 class Unknown(_Entry):
     """What a loader of the modules ``under`` a name says to a name that leads nowhere."""
 
-    error: Word
+    error: Word = ""
     under: str = ""
+    having: Words = []
     nested: Word = ""
     ignored: Word = ""
     modules: Words = []
+    dropped: bool = False
+
+    @model_validator(mode="after")
+    def _says_what(self) -> Unknown:
+        if bool(self.error) == self.dropped:
+            raise ValueError("either `error` or `dropped` is wanted")
+        return self
 
 
 class Proof(_Table):

@@ -97,8 +97,8 @@ def _mapped(contract: Contract, name: str, parameters: Collection[str]) -> Route
 
 def _nowhere(contract: Contract, name: str, parameters: Collection[str]) -> Route:
     """What becomes of a name without a parameter: dropped, or refused by the first loader that it comes to."""
-    entry = next((e for e in contract.unknown if name.startswith(e.get("under", ""))), None)
-    if entry is None:
+    entry = next((e for e in contract.unknown if _speaks_of(e, name)), None)
+    if entry is None or entry.get("dropped"):
         return Route("unknown", looked_for=name)
     under = entry.get("under", "")
     place, nested = _how_far(entry, name, under, parameters)
@@ -108,6 +108,11 @@ def _nowhere(contract: Contract, name: str, parameters: Collection[str]) -> Rout
     error = str(entry["nested"] if nested and "nested" in entry else entry["error"])
     error = error.replace("{name}", name[len(under) :]).replace("{place}", below)
     return Route("refused", looked_for=name, error=error)
+
+
+def _speaks_of(entry: Table, name: str) -> bool:
+    having = entry.get("having")
+    return name.startswith(entry.get("under", "")) and (having is None or any(part in name for part in having))
 
 
 def _how_far(entry: Table, name: str, under: str, parameters: Collection[str]) -> tuple[str, bool]:
