@@ -34,6 +34,8 @@ TWINS = {
     "DC103": "fused-projections",
     "DC104": "healthy-0.4.8",
     "DC105": "model-prefix",
+    "DC106": "rotary-buffer",
+    "DC107": "wider-target",
     "DC108": "layers-0.5.12",
     "DC201": "packed",
     "DC202": "heads-wider-than-hidden",

@@ -209,3 +209,22 @@ def fc_bias_with_a_slot(draft: Draft) -> None:
     draft.set(bias=True)
     draft.weights["fc.bias"] = bias(HIDDEN, 0x3F)
     draft.weights["midlayer.self_attn.o_proj.bias"] = bias(HIDDEN, 0x3F)
+
+
+@case("DC106/tables-of-the-rope")
+def tables_of_the_rope(draft: Draft) -> None:
+    """Buffers that were saved with the weights: the engine computes its own."""
+    for name in ("cos_cached", "sin_cached"):
+        draft.weights[f"midlayer.self_attn.rotary_emb.{name}"] = zeros("F32", 128, 8)
+
+
+@case("DC107/embedding")
+def embedding(draft: Draft) -> None:
+    draft.weights["embed_tokens.weight"] = zeros("BF16", 256, HIDDEN)
+
+
+@case("DC107/head")
+def head_replaced(draft: Draft) -> None:
+    """Null where the number of rows should stand: the target's head is taken, and its embedding."""
+    draft.full_vocabulary()
+    draft.set(draft_vocab_size=None)

@@ -2,9 +2,10 @@
 
     ORACLE_HOME=... python tools/record_rope.py ORACLE [RELEASE ...]
 
-ORACLE is the folder of oracle.py, which runs a release's own classes on the CPU; ORACLE_HOME holds the unpacked
-releases and their environments. Every config below is read by the real config loader, the real draft class is built
-from it, and what its attention layer holds is written down: theta, the kind of scaling, its factor. Nothing is derived.
+ORACLE is a folder with ``sglang/oracle.py``, which runs a release's own classes on the CPU; ORACLE_HOME holds the
+unpacked releases and their environments. Every config below is read by the real config loader, the real draft class is
+built from it, and what its attention layer holds is written down: theta, the kind of scaling, its factor. Nothing is
+asked of drafcheck. What is written is recorded data: run this, never edit it.
 """
 
 from __future__ import annotations
@@ -226,7 +227,7 @@ def numbers(release: str) -> tuple[int, ...]:
 
 def main(oracle_folder: str, releases: list[str]) -> None:
     """Ask the releases and write the rows; rows of releases that were not asked stay."""
-    folder = str(Path(oracle_folder).resolve())
+    folder = str((Path(oracle_folder) / "sglang").resolve())
     sys.path.insert(0, folder)
     oracle = importlib.import_module("oracle")
     unpacked = {path.name.removeprefix("sglang-"): path for path in (Path(oracle.HOME) / "sglang").glob("sglang-*")}

@@ -1,0 +1,86 @@
+"""DC106 and DC107: bytes that are stored and that this release has no use for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from drafcheck.checks.names import names, places, plans
+from drafcheck.finding import Severity
+from drafcheck.heads import misfit
+from drafcheck.registry import Hit, rule
+from drafcheck.subject import Subject
+from drafcheck.tensor import Tensor
+from drafcheck.words import listed, share
+
+WORTH_A_LINE = 0.01
+"""Less than this share of the file is not spoken of."""
+
+
+@rule("DC106", "useless-tensor", Severity.NOTE, needs=("contract", "load"))
+def useless_tensor(s: Subject) -> Iterator[Hit]:
+    """Tensors that the engine passes over by design take up more than 1 % of the file.
+
+    ## What it does
+    Adds up the tensors that this release skips on purpose, such as buffers of the rotary embedding that it computes
+    itself, and says how large they are. `t2d` is not meant: it says what `d2t` should be.
+
+    ## Why is this bad?
+    It is not, for the server: the bytes are only stored, uploaded and read.
+
+    ## Fix
+    Leave them out of the next export, if no other engine that serves the draft reads them.
+    """
+    plan, _ = plans(s)
+    mask = s.vocabulary.t2d_tensor if s.vocabulary is not None else None
+    skipped = [drop.tensor for drop in plan.dropped if drop.why == "design" and drop.tensor != mask]
+    if plan.refused is None and misfit(s) is None and _share(skipped, plan.seen) > WORTH_A_LINE:
+        verb = "passes over it" if len(skipped) == 1 else "passes over them"
+        yield _spare(skipped, plan.seen, f"{s.engine} {verb} by design")
+
+
+@rule("DC107", "target-replaces-tensor", Severity.NOTE, needs=("contract", "load"))
+def target_replaces_tensor(s: Subject) -> Iterator[Hit]:
+    """The engine puts the target's tensor in place of this one.
+
+    ## What it does
+    Says which tensors of the file this release loads and then replaces with the target's: `embed_tokens` where the
+    widths agree, and `lm_head` where `draft_vocab_size` is null.
+
+    ## Why is this bad?
+    It is not, where the two are alike, and most trainers export the target's embedding with the head: accept length
+    unchanged on SGLang 0.5.15.post1 with a random one, or none. One that was trained is not what is served.
+
+    ## Fix
+    Leave the tensor out, if no other engine that serves the draft keeps it.
+    """
+    plan, _ = plans(s)
+    replaced = [write.tensor for write in plan.writes if write.parameter in plan.fills_from_target]
+    if plan.refused is None and misfit(s) is None and _share(replaced, plan.seen) > WORTH_A_LINE:
+        it = "it with the target's" if len(replaced) == 1 else "them with the target's"
+        yield _spare(replaced, plan.seen, f"{s.engine} replaces {it}")
+
+
+def _spare(tensors: list[Tensor], all_of_them: list[Tensor], fate: str) -> Hit:
+    size, whole = _size(tensors), _size(all_of_them)
+    return Hit(
+        f"{listed([t.name for t in tensors])} ({_bytes(size)}, {share(size, whole)} of the file): {fate}",
+        places(tensors),
+        help="leave it out, if no other engine that serves the draft uses it",
+        about=names(tensors),
+    )
+
+
+def _bytes(number: int) -> str:
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if number >= factor:
+            return f"{number / factor:.1f} {unit}"
+    return f"{number} bytes"
+
+
+def _share(some: list[Tensor], all_of_them: list[Tensor]) -> float:
+    return _size(some) / (_size(all_of_them) or 1)
+
+
+def _size(tensors: list[Tensor]) -> int:
+    """The stored bytes, as far as the file tells where they are."""
+    return sum(t.stop - t.start for t in tensors)
