@@ -91,23 +91,24 @@ def _theta(
 def _scaled(  # noqa: PLR0917 - what rope_of has found so far
     book: Table, reading: Table, engine: Engine, data: Mapping[str, Any], rope: Rope, table: Table
 ) -> Rope:
+    at = rope.table or reading["tables"][0]
     if "nested" in reading and any(isinstance(value, dict) for value in table.values()):
-        return rope._replace(error=reading["nested"], error_key=rope.table)
+        return rope._replace(error=reading["nested"], error_key=at)
     kind = next((table[key] for key in reading["kind"] if key in table), reading.get("plain"))
     if book["sections"] in table and (kind == PLAIN or reading["of_any_kind"]):
         return rope._replace(kind=book["sections"])
     if kind is None:
-        return rope._replace(error=reading.get("no_kind", book["errors"]["missing"]), error_key=rope.table)
+        return rope._replace(error=reading.get("no_kind", book["errors"]["missing"]), error_key=at)
     facts = in_force([entry for entry in book["kind"] if entry["name"] == kind], engine)
     if facts is None:
-        return rope._replace(error=book["errors"]["unknown"].replace("{kind}", str(kind)[:40]), error_key=rope.table)
+        return rope._replace(error=book["errors"]["unknown"].replace("{kind}", str(kind)[:40]), error_key=at)
     made_up = data.get("max_position_embeddings") if reading["original"] else None
     original = data.get(ORIGINAL) or table.get(ORIGINAL, made_up)
     there = table if original is None else {**table, ORIGINAL: original}
     missing = next((key for key in facts.get("needs", []) if key not in there), None)
     if missing is not None:
         error = book["errors"]["missing"].replace("{key}", repr(missing))
-        return rope._replace(error=error, error_key=rope.table)
+        return rope._replace(error=error, error_key=at)
     return rope._replace(kind=str(kind), factor=table.get("factor"), original=original)
 
 

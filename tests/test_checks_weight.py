@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from drafts import HIDDEN, VOCAB, Draft
 from helpers import lint_draft, of
+from make_fixtures import FIXTURES, report
 from weights import zeros
 
 from drafcheck.finding import Severity
@@ -75,3 +76,9 @@ def test_the_embedding_is_replaced_in_every_release(version: str, tmp_path: Path
         embedding(draft)
 
     assert len(of(lint_draft(tmp_path, edit, version), "DC107")) == 1
+
+
+def test_a_file_of_the_target_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """DeepSeek's layer comes with the target's embedding and head, which the target itself needs."""
+    monkeypatch.chdir(FIXTURES)
+    assert "DC10" not in report("good/mtp-layer-of-deepseek")

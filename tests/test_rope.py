@@ -15,7 +15,7 @@ from helpers import lint_draft, of
 from drafcheck.contract import load_toml, resolve_engine
 from drafcheck.finding import Confidence, Finding, Severity
 from drafcheck.modelconfig import context_length
-from drafcheck.rope import rope_of
+from drafcheck.rope import Rope, rope_of
 
 RECORDED = Path(__file__).parent.parent / "fixtures" / "verdicts" / "sglang" / "rope.jsonl"
 
@@ -30,9 +30,14 @@ CLASSES = {
 }
 """The kinds of scaling, and what the releases call the embeddings."""
 
-FACTORS = ("linear", "dynamic", "yarn", "llama3")
-ORIGINALS = ("yarn", "llama3")
-"""Kinds whose embeddings keep the factor, and the length that they were made for."""
+BUILT = ("class", "theta")
+KEPT = {"factor": ("linear", "dynamic", "yarn", "llama3"), "original": ("yarn", "llama3")}
+"""What every embedding holds, and what those of some kinds do: the factor, and the length that they were made for."""
+
+
+UNEXPLAINED = {(version, "llama3, theta [gpt_oss]") for version in ("0.4.10.post2", "0.5.1")}
+"""Rows that the book does not foretell: GptOssConfig of transformers 4.55.2 looks for max_position_embeddings before
+it is set, and stops with an AttributeError."""
 
 
 @cache
@@ -59,15 +64,24 @@ def test_every_recorded_embedding(version: str) -> None:
     for row in asked:
         rope = rope_of(resolve_engine(f"sglang=={version}"), row["config"])
         assert rope is not None
-        if "error" in row:
+        if (version, row["case"]) in UNEXPLAINED:
+            assert "error" in row and rope.error is None
+        elif "error" in row:
             said = (rope.error or "").partition(":")[0]
             assert said == row["error"].partition(":")[0], row
-            continue
-        assert rope.error is None, (row, rope)
-        got = {"class": CLASSES[rope.kind], "theta": rope.theta}
-        got |= {"factor": rope.factor} if rope.kind in FACTORS else {}
-        got |= {"original": rope.original} if rope.kind in ORIGINALS else {}
-        assert got == {key: row[key] for key in ("class", "theta", "factor", "original") if key in row}, (row, rope)
+        else:
+            assert as_built(rope) == {key: row[key] for key in (*BUILT, *KEPT) if key in row}, (row, rope)
+
+
+def as_built(rope: Rope) -> dict[str, Any]:
+    """What the embedding keeps of a rope that was worked out."""
+    assert rope.error is None, rope
+    kept = {"factor": rope.factor, "original": rope.original}
+    return {
+        "class": CLASSES[rope.kind],
+        "theta": rope.theta,
+        **{key: value for key, value in kept.items() if rope.kind in KEPT[key]},
+    }
 
 
 @pytest.mark.parametrize("version", versions())

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from drafcheck.checks.names import names, places, plans, quietly
 from drafcheck.fc import at
 from drafcheck.finding import Confidence, Severity
-from drafcheck.heads import misfit
 from drafcheck.lookup import MISSING, raw
 from drafcheck.normflags import Idle, Unswitched, idle, unswitched
 from drafcheck.producers import producer_of, weaker
@@ -40,7 +39,7 @@ def norm_flag(s: Subject) -> Iterator[Hit]:
     Set the flag where the message says, or serve with a release that knows the norm.
     """
     plan, _ = plans(s)
-    if misfit(s) is not None or (plan.refused is not None and plan.refused.cause == "name"):
+    if plan.refused is not None and plan.refused.cause == "name":
         return
     for group in unswitched(s):
         yield _without_flag(s, group)
@@ -122,8 +121,7 @@ def norm_semantics(s: Subject) -> Iterator[Hit]:
     ## Fix
     Serve with an engine that goes by the key, or train as this one computes.
     """
-    if misfit(s) is not None or s.contract is None or s.config is None:
-        return
+    assert s.contract is not None and s.config is not None
     for entry in s.contract.computed:
         value = raw(s.config, entry["key"])
         if isinstance(value, bool):

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from drafcheck.fc import at
 from drafcheck.finding import Confidence, Severity
-from drafcheck.heads import misfit
 from drafcheck.registry import Hit, rule
 from drafcheck.rope import PLAIN, THETA, Rope, Stated, reads_so, rope_of, scaling_key, stated
 
@@ -15,7 +14,15 @@ if TYPE_CHECKING:
     from drafcheck.subject import Subject
 
 
-@rule("DC506", "rope-schema", Severity.WARNING, Severity.ERROR, Severity.NOTE, needs=("contract", "config"))
+@rule(
+    "DC506",
+    "rope-schema",
+    Severity.WARNING,
+    Severity.ERROR,
+    Severity.NOTE,
+    needs=("contract", "config"),
+    concerns="fit",
+)
 def rope_schema(s: Subject) -> Iterator[Hit]:
     """This release reads another rope than config.json states, or cannot build the one that it reads.
 
@@ -34,8 +41,7 @@ def rope_schema(s: Subject) -> Iterator[Hit]:
     ## Fix
     State theta and the scaling that the drafter was trained with in each form that the config has.
     """
-    if s.config is None or s.contract is None or misfit(s) is not None:
-        return
+    assert s.config is not None and s.contract is not None
     rope = rope_of(s.engine, s.config.data) if reads_so(s.engine, s.contract.architecture) else None
     if rope is None:
         return

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from drafcheck.checks.names import names, places, plans
+from drafcheck.contract import load_toml
 from drafcheck.finding import Severity
-from drafcheck.heads import misfit
 from drafcheck.registry import Hit, rule
 from drafcheck.subject import Subject
 from drafcheck.tensor import Tensor
@@ -16,13 +16,14 @@ WORTH_A_LINE = 0.01
 """Less than this share of the file is not spoken of."""
 
 
-@rule("DC106", "useless-tensor", Severity.NOTE, needs=("contract", "load"))
+@rule("DC106", "useless-tensor", Severity.NOTE, needs=("contract", "load"), concerns="fit")
 def useless_tensor(s: Subject) -> Iterator[Hit]:
     """Tensors that the engine passes over by design take up more than 1 % of the file.
 
     ## What it does
     Adds up the tensors that this release skips on purpose, such as buffers of the rotary embedding that it computes
-    itself, and says how large they are. `t2d` is not meant: it says what `d2t` should be.
+    itself, and says how large they are. `t2d` is not meant: it says what `d2t` should be. Nor are heads that are part
+    of the target's own checkpoint, such as multi-token-prediction layers.
 
     ## Why is this bad?
     It is not, for the server: the bytes are only stored, uploaded and read.
@@ -33,12 +34,12 @@ def useless_tensor(s: Subject) -> Iterator[Hit]:
     plan, _ = plans(s)
     mask = s.vocabulary.t2d_tensor if s.vocabulary is not None else None
     skipped = [drop.tensor for drop in plan.dropped if drop.why == "design" and drop.tensor != mask]
-    if plan.refused is None and misfit(s) is None and _share(skipped, plan.seen) > WORTH_A_LINE:
+    if _worth_a_line(s, skipped):
         verb = "passes over it" if len(skipped) == 1 else "passes over them"
         yield _spare(skipped, plan.seen, f"{s.engine} {verb} by design")
 
 
-@rule("DC107", "target-replaces-tensor", Severity.NOTE, needs=("contract", "load"))
+@rule("DC107", "target-replaces-tensor", Severity.NOTE, needs=("contract", "load"), concerns="fit")
 def target_replaces_tensor(s: Subject) -> Iterator[Hit]:
     """The engine puts the target's tensor in place of this one.
 
@@ -55,7 +56,7 @@ def target_replaces_tensor(s: Subject) -> Iterator[Hit]:
     """
     plan, _ = plans(s)
     replaced = [write.tensor for write in plan.writes if write.parameter in plan.fills_from_target]
-    if plan.refused is None and misfit(s) is None and _share(replaced, plan.seen) > WORTH_A_LINE:
+    if _worth_a_line(s, replaced):
         it = "it with the target's" if len(replaced) == 1 else "them with the target's"
         yield _spare(replaced, plan.seen, f"{s.engine} replaces {it}")
 
@@ -77,8 +78,12 @@ def _bytes(number: int) -> str:
     return f"{number} bytes"
 
 
-def _share(some: list[Tensor], all_of_them: list[Tensor]) -> float:
-    return _size(some) / (_size(all_of_them) or 1)
+def _worth_a_line(s: Subject, tensors: list[Tensor]) -> bool:
+    plan, contract = plans(s)
+    whole = _size(plan.seen)
+    if plan.refused is not None or contract.kind in load_toml("heads.toml").get("of_the_target", []):
+        return False
+    return whole > 0 and _size(tensors) / whole > WORTH_A_LINE
 
 
 def _size(tensors: list[Tensor]) -> int:
