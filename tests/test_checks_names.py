@@ -286,4 +286,5 @@ def test_sizes_of_the_wrong_type(tmp_path: Path, value: Any) -> None:
 def test_flags_of_the_wrong_type_are_refused_by_typed_configs_only(tmp_path: Path) -> None:
     path = write(tmp_path, head(), attention_bias="no")
     assert codes(path, "0.5.9", "DC5") == []
-    assert codes(path, "0.5.10", "DC5") == ["DC509"]
+    assert codes(path, "0.5.10", "DC5") == []  # transformers 5.3.0 takes any type yet
+    assert codes(path, "0.5.11", "DC5") == ["DC509"]
