@@ -281,7 +281,7 @@ def _publish(
 def _say_verdicts(report: Report, outputs: list[tuple[str, str | None]], *, quiet: bool) -> None:
     """Standard output stays what a script expects; what was and was not checked is said all the same."""
     from drafcheck.output import write_err
-    from drafcheck.report.full import closing, passed_over
+    from drafcheck.report.full import closing, matrix_text, passed_over
     from drafcheck.report.style import Style
 
     printed = {name for name, goal in outputs if goal is None}
@@ -289,6 +289,7 @@ def _say_verdicts(report: Report, outputs: list[tuple[str, str | None]], *, quie
     if not printed & {"full", "github"} and (files or "concise" in printed):
         write_err("".join(closing(c, Style(), quiet=quiet) for c in report.checkpoints))
         write_err("".join(f"{line}\n" for line in passed_over(report)))
+        write_err(matrix_text(report, Style()))
 
 
 def _style(given: Given, goal: str | None) -> Style:

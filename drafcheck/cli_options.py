@@ -20,7 +20,7 @@ class Given(TypedDict):
     """The options that ``check``, ``show`` and ``gate`` share, as click hands them over."""
 
     target: str | None
-    engine: str | None
+    engine: tuple[str, ...]
     algorithm: str | None
     dtype: str | None
     tp: int | None
@@ -56,7 +56,13 @@ def input_options(command: Command) -> Command:
         click.option(
             "--target", metavar="PATH", type=click.Path(), help="The target's folder, config.json or address."
         ),
-        click.option("--engine", metavar="NAME[==X.Y.Z]", type=EngineWord(), help="Default: the installed release."),
+        click.option(
+            "--engine",
+            metavar="NAME[==X.Y.Z]",
+            multiple=True,
+            type=EngineWord(),
+            help="Default: the installed release. May be given again; all is the newest of each.",
+        ),
         click.option("--algorithm", metavar="NAME", help="The speculative algorithm of the launch."),
         click.option("--dtype", metavar="NAME", help="The dtype of the launch, such as bfloat16."),
         click.option("--tp", metavar="N", type=click.IntRange(1, 4096), help="The tensor parallelism of the launch."),
@@ -106,7 +112,7 @@ def options_of(given: Given, select: Iterable[list[str]] = (), ignore: Iterable[
         raise UsageError("--config and --no-config do not go together")
     return Options(
         target=given["target"],
-        engine=given["engine"],
+        engine=",".join(given["engine"]) or None,
         algorithm=given["algorithm"],
         dtype=given["dtype"],
         tp=given["tp"],

@@ -118,7 +118,7 @@ class EngineWord(TextType):
         from drafcheck.contract import engines, releases
 
         name = incomplete.partition("=")[0]
-        words = engines() if name not in engines() else [f"{name}=={v}" for v in reversed(releases(name))]
+        words = [*engines(), "all"] if name not in engines() else [f"{name}=={v}" for v in reversed(releases(name))]
         return [CompletionItem(word) for word in words if word.startswith(incomplete)]
 
 

@@ -78,12 +78,14 @@ def _check(event: Event, given: GateGiven) -> int:
 
     fail_on = given["fail_on"] if on_command_line("fail_on") else None
     options = replace(options_of(given, given["select"], given["ignore"]), fail_on=fail_on)
-    examined = examine_many([address(event.repo, pull) for pull in event.pulls], options)
-    reports = [report_of([seen]) for seen in examined]
+    places = [address(event.repo, pull) for pull in event.pulls]
+    examined = examine_many(places, options)
+    groups = [[seen for seen in examined if seen.path == place] for place in places]  # one for each engine
+    reports = [report_of(group) for group in groups]
     _print(examined, report_of(examined), given)
     codes = []
-    for pull, seen, report in zip(event.pulls, examined, reports, strict=True):
-        codes.append(report.exit_code_for(FailOn(seen.setup.options.fail_on or given["fail_on"])))
+    for pull, group, report in zip(event.pulls, groups, reports, strict=True):
+        codes.append(report.exit_code_for(FailOn(group[0].setup.options.fail_on or given["fail_on"])))
         done = publish(Verdict(event.repo, pull, report, codes[-1]), set_status=given["set_status"])
         write_err(f"{done}\n")
     return worst(codes)

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 from packaging.version import Version
 
-from drafcheck.contract import Table, holds, releases
+from drafcheck.contract import Engine, Table, contract_for, holds, releases
 from drafcheck.contract_tables import contract_table
 
 How = Literal["executed", "read", "interpolated", "assumed"]
@@ -59,3 +59,18 @@ def spans(found: list[Proof], how: How) -> str:
             runs = [*runs[:-1], [*runs[-1], proof.release]] if before == how else [*runs, [proof.release]]
         before = proof.how
     return ", ".join(f"{run[0]}" if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs)
+
+
+def following(engine: Engine) -> Version | None:
+    """The next release that the book knows, for one that lies between two; None for any other."""
+    after = next((release for release in releases(engine.name) if release > engine.known), None)
+    return after if after is not None and engine.known < Version(engine.version) < after else None
+
+
+def requires_the_same(engine: Engine, architecture: str) -> bool:
+    """Whether the two known releases around an interpolated one require the same of a draft class."""
+    after = following(engine)
+    if after is None:
+        return False
+    before, later = (contract_for(engine._replace(known=known), architecture) for known in (engine.known, after))
+    return before is not None and later is not None and before == later._replace(summary=before.summary)

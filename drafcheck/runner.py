@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -37,8 +37,9 @@ from drafcheck.subject import NEEDS, Subject
 from drafcheck.words import listed
 
 if TYPE_CHECKING:
+    from drafcheck.checkpoint import Checkpoint
     from drafcheck.config import DraftConfig, TargetConfig
-    from drafcheck.report.model import Suppressed
+    from drafcheck.report.model import Matrix, Suppressed
 
 T = TypeVar("T")
 Read = Callable[[], "TargetConfig"]
@@ -105,6 +106,8 @@ def lint(
 ) -> Report:
     """Check one draft checkpoint for one engine version, such as ``sglang==0.5.9``.
 
+    Several releases separated by commas, or ``all`` for the newest of each engine, give a report with an entry in
+    ``checkpoints`` for each of them, and a ``matrix``.
     ``path`` is a folder or a weight file, or the address of one (``hf://org/name``, ``https://``, ``s3://``,
     ``gs://``); ``target`` the target's folder or config.json (else the one that the draft's config names or
     ``target_config.json`` beside it), ``tokenizer`` what shows its tokens as text (else that in its folder). ``launch``
@@ -133,31 +136,40 @@ def examine_many(paths: Iterable[str | Path], options: Options, jobs: int = 1) -
     """
     session = Session(options)
     examined: list[Examination] = []
-    for seen in _each(paths, session, jobs):
-        examined.append(seen)
-        if len(examined) > 1:
-            _release(seen)
-        if len(examined) == MANY:
-            warm_up()
+    for group in _each(paths, session, jobs):
+        for seen in group:
+            examined.append(seen)
+            if len(examined) > 1:
+                _release(seen)
+            if len(examined) == MANY:
+                warm_up()
     settle(examined)
     return examined
 
 
-def _each(paths: Iterable[str | Path], session: Session, jobs: int) -> Iterator[Examination]:
+def _each(paths: Iterable[str | Path], session: Session, jobs: int) -> Iterator[list[Examination]]:
     """Threads, as what takes time is waiting: for a server, or for a slow disk."""
     if jobs < 2:
-        yield from (examine(str(path), session.setup(str(path))) for path in paths)
+        yield from (_for_engines(str(path), session.setup(str(path))) for path in paths)
         return
     from collections import deque
     from concurrent.futures import Future, ThreadPoolExecutor
 
-    waiting: deque[Future[Examination]] = deque()
+    waiting: deque[Future[list[Examination]]] = deque()
     with ThreadPoolExecutor(jobs) as pool:
         for path in paths:
-            waiting.append(pool.submit(examine, str(path), session.setup(str(path))))
+            waiting.append(pool.submit(_for_engines, str(path), session.setup(str(path))))
             if len(waiting) == jobs:
                 yield waiting.popleft().result()
         yield from (one.result() for one in waiting)
+
+
+def _for_engines(path: str, setup: Setup) -> list[Examination]:
+    """Check one path for every engine of the run: the checkpoint is opened, and its headers are read, once."""
+    if not setup.beside:
+        return [examine(path, setup)]
+    opened = cache(partial(open_checkpoint, path))
+    return [examine(path, one, opened) for one in setup.each()]
 
 
 def _release(seen: Examination) -> None:
@@ -182,6 +194,8 @@ def settle(examined: Sequence[Examination]) -> None:
 def inspect_one(path: str, options: Options) -> Examination:
     """Work out the plans of one checkpoint without running a rule. Raises UsageError as ``lint`` does."""
     setup = Session(options).setup(path)
+    if setup.beside:
+        raise UsageError(f"the plans are those of one engine: {setup.options.engine} is more than one")
     return examine(path, replace(setup, chosen={}, ignores=()))
 
 
@@ -191,19 +205,33 @@ def report_of(examined: Sequence[Examination], passed_over: Sequence[tuple[str, 
 
     checkpoints = tuple(checkpoint_report(e) for e in examined)
     left = tuple(PassedOver(path=path, why=why) for path, why in passed_over)
-    return Report(drafcheck=__version__, summary=summarise(checkpoints), checkpoints=checkpoints, passed_over=left)
+    matrix: tuple[Matrix, ...] = ()
+    if any(c.beside for c in checkpoints):
+        from drafcheck.report.matrix import matrix_of
+
+        matrix = matrix_of(checkpoints)
+    return Report(
+        drafcheck=__version__,
+        summary=summarise(checkpoints),
+        checkpoints=checkpoints,
+        passed_over=left,
+        matrix=matrix,
+    )
 
 
-def examine(path: str, setup: Setup) -> Examination:
-    """Read one checkpoint, work out the plans and run the rules chosen; accepted findings are set apart."""
+def examine(path: str, setup: Setup, opened: Callable[[], Checkpoint] | None = None) -> Examination:
+    """Read one checkpoint, work out the plans and run the rules chosen; accepted findings are set apart.
+
+    ``opened`` gives the checkpoint where it may be open already, for another engine.
+    """
     with extended(setup.folders):
-        return _examine(path, setup)
+        return _examine(path, setup, opened or partial(open_checkpoint, path))
 
 
-def _examine(path: str, setup: Setup) -> Examination:
+def _examine(path: str, setup: Setup, opened: Callable[[], Checkpoint]) -> Examination:
     seen = Examination(path, setup)
     try:
-        seen.subject = prepare(seen, setup.options)
+        seen.subject = prepare(seen, setup.options, opened)
     except NothingToCheck as nothing:
         seen.nothing = True
         seen.findings.append(_finding(setup.rules[NOTHING_TO_CHECK], Hit(str(nothing))))
@@ -224,17 +252,17 @@ def _sort(seen: Examination) -> None:
     seen.findings.sort(key=lambda f: (f.severity.rank, f.rule))
 
 
-def prepare(seen: Examination, options: Options) -> Subject | None:
+def prepare(seen: Examination, options: Options, opened: Callable[[], Checkpoint]) -> Subject | None:
     """Open the checkpoint and work out everything that the rules look at.
 
     None when the checkpoint could not even be opened for a fault of drafcheck's own, which ``seen`` then names.
     Raises UsageError and NothingToCheck.
     """
     refuse_unknown_words(seen.engine, options)
-    checkpoint = seen.attempt("reading the checkpoint", lambda: open_checkpoint(seen.path))
+    checkpoint = seen.attempt("reading the checkpoint", opened)
     if checkpoint is None:
         return None
-    if options.lfs == "config-only":
+    if options.lfs == "config-only" and not checkpoint.config_only:
         checkpoint.without_weights()
     subject = Subject(checkpoint, seen.engine, "", config=checkpoint.config, dtype=options.dtype, crashed=seen.crashed)
     subject.algorithm_given = options.algorithm is not None
@@ -323,8 +351,18 @@ def _collect(rule: Rule, subject: Subject, seen: Examination) -> None:
 
 
 def _is_proven(rule: Rule, subject: Subject) -> bool:
-    """Whether what the rule rests on was seen to be so: a contract may have been read only, not run."""
-    return subject.contract is None or subject.contract.proven or not {"contract", "load"} & set(rule.needs)
+    """Whether what the rule rests on was seen to be so.
+
+    A contract may have been read only, not run; and another release may have stood in for the one asked for.
+    """
+    contract = subject.contract
+    if contract is None or not {"contract", "load"} & set(rule.needs):
+        return True
+    if not contract.proven or subject.engine.exact:
+        return contract.proven
+    from drafcheck.proof import requires_the_same
+
+    return requires_the_same(subject.engine, contract.architecture)
 
 
 def _finding(rule: Rule, hit: Hit, *, proven: bool = True) -> Finding:

@@ -30,7 +30,7 @@ class Options:
     """How to check, as the command line says it; None means: work it out."""
 
     target: str | Path | None = None
-    engine: str | None = None
+    engine: str | None = None  # several separated by commas; all: the newest of each
     algorithm: str | None = None
     dtype: str | None = None
     reference: str | Path | None = None
@@ -59,6 +59,12 @@ class Setup:
     folders: tuple[Path, ...] = ()
     names_target: bool = False  # the target is that of the settings
     launch: Launch | None = None
+    beside: tuple[Engine, ...] = ()  # the other engines of this run
+
+    def each(self) -> list[Setup]:
+        """One of its own for every engine that was asked for."""
+        asked = (self.engine, *self.beside)
+        return [replace(self, engine=e, beside=(*asked[:n], *asked[n + 1 :])) for n, e in enumerate(asked)]
 
 
 class Session:
@@ -117,11 +123,12 @@ class Session:
         launch = None
         with extended(folders):
             if options.launch is not None:
+                told("engine", lambda: _refuse_several(options.engine, "a launch line starts one engine"))
                 options, launch = told("launch", lambda: self._launched(options, given or options, checkpoint))
-            engine = told("engine", lambda: resolve_engine(options.engine))
+            engine, *others = told("engine", lambda: _engines(options.engine))
         told("select", lambda: choose(rules, options.select))
         chosen = told("ignore", lambda: choose(rules, options.select, options.ignore))
-        return Setup(options, engine, rules, chosen, folders=folders, launch=launch)
+        return Setup(options, engine, rules, chosen, folders=folders, launch=launch, beside=tuple(others))
 
     def _launched(self, options: Options, given: Options, checkpoint: str) -> tuple[Options, Launch]:
         """The options completed by the launch file, which is read once."""
@@ -132,6 +139,19 @@ class Session:
         if file not in self._launches:
             self._launches[file] = read_launch(file)
         return launched(options, given, self._launches[file], checkpoint)
+
+
+def _engines(text: str | None) -> tuple[Engine, ...]:
+    if text is None or not ("," in text or text.strip().lower() == "all"):
+        return (resolve_engine(text),)
+    from drafcheck.several import resolve_engines
+
+    return resolve_engines(text)
+
+
+def _refuse_several(text: str | None, why: str) -> None:
+    if text is not None and len(_engines(text)) > 1:
+        raise UsageError(f"{why}: {text} is more than one")
 
 
 def _folders(options: Options, found: SettingsFile | None) -> tuple[Path, ...]:

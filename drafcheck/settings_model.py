@@ -53,7 +53,9 @@ class Settings(_Table):
 
     model_config = ConfigDict(title="drafcheck settings")
 
-    engine: Word = Field(default="", description="The engine, such as sglang==0.5.9.")
+    engine: Word = Field(
+        default="", description="The engine, such as sglang==0.5.9; several separated by commas, or all."
+    )
     algorithm: Word = Field(default="", description="The speculative algorithm of the launch.")
     dtype: Word = Field(default="", description="The dtype of the launch, such as bfloat16.")
     target: Word = Field(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import count_proofs
 import pytest
+from drafts import Draft
 from packaging.version import Version
 from test_contract_folders import TINY
 
@@ -166,3 +167,20 @@ def test_the_next_release_may_require_the_same() -> None:
     report = lint(count_proofs.FIXTURES / "good" / "healthy", engine="sglang==0.5.3.post2")
     (note,) = [f.message for f in report.findings if f.rule == "DC603"]
     assert note.endswith("interpolated between it and 0.5.4, which requires the same of LlamaForCausalLMEagle3")
+
+
+@pytest.mark.parametrize(
+    ("engine", "confidence"),
+    [
+        ("sglang==0.5.9", "certain"),
+        ("sglang==0.5.3.post2", "certain"),  # 0.5.3 and 0.5.4 require the same
+        ("vllm==0.12.0", "likely"),  # 0.11.0 and 0.16.0 do not
+        ("sglang==0.9.0", "likely"),  # newer than all that is known
+    ],
+)
+def test_a_finding_is_no_more_certain_than_the_release_is_known(tmp_path: Path, engine: str, confidence: str) -> None:
+    draft = Draft()
+    draft.drop("fc.weight")
+    draft.write(tmp_path)
+    found = [f for f in lint(tmp_path, engine=engine).findings if f.rule == "DC102"]
+    assert [f.confidence.value for f in found] == [confidence]

@@ -166,6 +166,7 @@ def test_json_is_valid_and_as_promised() -> None:
         "producer",
         "reference",
         "launch",
+        "beside",
     ]
     assert made["findings"][0] == {
         "rule": "DC201",

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
-from drafcheck.contract import contract_for, releases
 from drafcheck.draftmode import one_of
 from drafcheck.finding import Confidence, Severity
 from drafcheck.registry import Hit, rule
@@ -97,16 +96,13 @@ def unknown_engine_version(s: Subject) -> Iterator[Hit]:
 
 def _between(s: Subject) -> str:
     """What the next release that is known says of an interpolated one; nothing for one that is newer than all."""
-    asked, known = Version(s.engine.version), s.engine.known
-    following = next((release for release in releases(s.engine.name) if release > known), None)
-    if following is None or not known < asked < following:
+    from drafcheck.proof import following, requires_the_same
+
+    after = following(s.engine)
+    if after is None:
         return ""
-    between = f", interpolated between it and {following}"
+    between = f", interpolated between it and {after}"
     if s.contract is None:
         return between
-    before, after = (
-        contract_for(s.engine._replace(known=release), s.contract.architecture) for release in (known, following)
-    )
-    if after is not None and before is not None and before == after._replace(summary=before.summary):
-        return f"{between}, which requires the same of {s.contract.architecture}"
-    return f"{between}, which does not require the same of {s.contract.architecture}"
+    same = requires_the_same(s.engine, s.contract.architecture)
+    return f"{between}, which {'requires' if same else 'does not require'} the same of {s.contract.architecture}"

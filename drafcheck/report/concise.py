@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from drafcheck.finding import Finding
 from drafcheck.report.model import CheckpointReport, Report
-from drafcheck.report.place import first_place
+from drafcheck.report.place import first_place, told
 from drafcheck.report.text import printable
 
 
@@ -23,4 +23,4 @@ def render(report: Report, *, quiet: bool = False) -> str:
 
 def _line(checkpoint: CheckpointReport, finding: Finding) -> str:
     where = first_place(checkpoint, finding)
-    return f"{where}: {finding.rule} {finding.severity.value} {printable(finding.message)}"
+    return f"{where}: {finding.rule} {finding.severity.value} {printable(told(checkpoint, finding.message))}"

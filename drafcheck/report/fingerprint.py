@@ -13,8 +13,9 @@ def fingerprints(report: CheckpointReport) -> list[str]:
     """32 hexadecimal digits for each finding, in order; no two are alike.
 
     They depend on the rule, the file as seen from the working directory, and the tensor or key that the finding
-    points to first: not on lines, messages, severities or versions, so an edit elsewhere or another release of the
-    engine or of drafcheck leaves them as they are. Further findings with the same place are numbered.
+    points to first, and in a run with several on the engine: not on lines, messages, severities or versions, so an
+    edit elsewhere or another release of the engine or of drafcheck leaves them as they are. Further findings with the
+    same place are numbered.
     """
     from hashlib import sha256
 
@@ -29,4 +30,12 @@ def fingerprints(report: CheckpointReport) -> list[str]:
 
 def _identity(report: CheckpointReport, finding: Finding) -> str:
     where = primary(finding)
-    return json.dumps([finding.rule, from_here(path_of(report, where.file)), where.tensor, where.key])
+    parts = [finding.rule, from_here(path_of(report, where.file)), where.tensor, where.key]
+    return json.dumps(parts + _engine(report))
+
+
+def _engine(report: CheckpointReport) -> list[str]:
+    """Nothing for the only engine of a run; the release as well where a run has two of one engine."""
+    engine = report.engine
+    alike = any(other.name == engine.name for other in report.beside)
+    return [engine.name, *([engine.version] if alike else [])] if report.beside else []

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from drafcheck.finding import Confidence, Finding, Severity
 from drafcheck.report.model import CheckpointReport, LaunchInfo, Outcome, Report, Suppressed
-from drafcheck.report.place import detail, place
+from drafcheck.report.place import detail, named, place
 from drafcheck.report.style import Style
 from drafcheck.report.text import plural, printable
 
@@ -39,15 +39,26 @@ def render(
     paint = style or Style()
     blocks: list[str] = []
     for number, checkpoint in enumerate(report.checkpoints):
+        blocks += [paint.bold(f"{printable(named(checkpoint))}:") + "\n"] if checkpoint.beside else []
         shown = [f for f in checkpoint.findings if not quiet or f.severity is Severity.ERROR]
         blocks += [_finding(checkpoint, f, paint, verbose) for f in shown]
         blocks += [_suppressed(checkpoint, s, paint) for s in checkpoint.suppressed] if verbose else []
         blocks += [appendix[number]] if appendix and number in appendix else []
         blocks.append(closing(checkpoint, paint, quiet=quiet))
     blocks += ["".join(f"{line}\n" for line in lines)] if (lines := passed_over(report, verbose=verbose)) else []
-    if len(report.checkpoints) > 1:
-        blocks.append(paint.bold(f"{len(report.checkpoints)} checkpoints: {total(report)}") + "\n")
+    blocks += [matrix] if (matrix := matrix_text(report, paint)) else []
+    if (several := len({c.path for c in report.checkpoints})) > 1:
+        blocks.append(paint.bold(f"{several} checkpoints: {total(report)}") + "\n")
     return "\n".join(blocks)
+
+
+def matrix_text(report: Report, style: Style) -> str:
+    """Which engine takes which checkpoint; empty for a run with one engine."""
+    if not report.matrix:
+        return ""
+    from drafcheck.report.matrix import render
+
+    return render(report, style)
 
 
 def closing(checkpoint: CheckpointReport, style: Style, *, quiet: bool = False) -> str:
@@ -62,7 +73,7 @@ def verdict(checkpoint: CheckpointReport, style: Style) -> str:
     counts = [plural(n, s.value) for s in Severity if (n := checkpoint.count(s))]
     counts += [f"{len(checkpoint.suppressed)} suppressed"] if checkpoint.suppressed else []
     words = _VERDICTS[checkpoint.outcome] + (f": {', '.join(counts)}" if counts else "")
-    return style.bold(f"{printable(checkpoint.path)}: {words}")
+    return style.bold(f"{printable(named(checkpoint))}: {words}")
 
 
 def skipped(checkpoint: CheckpointReport) -> Iterator[str]:

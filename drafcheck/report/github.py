@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from drafcheck.finding import Finding, Severity
 from drafcheck.report.full import closing, passed_over
 from drafcheck.report.model import CheckpointReport, Report
-from drafcheck.report.place import from_here, path_of, primary
+from drafcheck.report.place import from_here, path_of, primary, told
 from drafcheck.report.style import Style
 from drafcheck.report.text import plural, printable
 
@@ -52,7 +52,7 @@ def _of(report: Report, severity: Severity) -> Iterator[str]:
 
 def _annotation(checkpoint: CheckpointReport, finding: Finding) -> str:
     where = primary(finding)
-    text = printable(finding.message) + (f"\nhelp: {printable(finding.help)}" if finding.help else "")
+    text = printable(told(checkpoint, finding.message)) + (f"\nhelp: {printable(finding.help)}" if finding.help else "")
     properties = {
         "file": printable(from_here(path_of(checkpoint, where.file))),
         "line": str(where.line or ""),

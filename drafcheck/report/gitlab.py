@@ -7,7 +7,7 @@ import json
 from drafcheck.finding import Finding, Severity
 from drafcheck.report.fingerprint import fingerprints
 from drafcheck.report.model import CheckpointReport, Report
-from drafcheck.report.place import from_here, path_of, primary
+from drafcheck.report.place import from_here, path_of, primary, told
 from drafcheck.report.text import printable
 
 _SEVERITIES = {Severity.ERROR: "critical", Severity.WARNING: "major", Severity.NOTE: "info"}
@@ -28,7 +28,7 @@ def _issue(checkpoint: CheckpointReport, finding: Finding, fingerprint: str) -> 
     return {
         "type": "issue",
         "check_name": finding.rule,
-        "description": f"{finding.rule} {finding.name}: {printable(finding.message)}",
+        "description": f"{finding.rule} {finding.name}: {printable(told(checkpoint, finding.message))}",
         "fingerprint": fingerprint,
         "severity": _SEVERITIES[finding.severity],
         "location": {"path": from_here(path_of(checkpoint, where.file)), "lines": {"begin": where.line or 1}},

@@ -9,7 +9,7 @@ from drafcheck.finding import Confidence, Finding, Severity
 from drafcheck.registry import declared
 from drafcheck.report.full import skipped, verdict
 from drafcheck.report.model import INTERNAL_ERROR, CheckpointReport, FailOn, Outcome, Report
-from drafcheck.report.place import detail, place
+from drafcheck.report.place import detail, named, place
 from drafcheck.report.style import Style
 from drafcheck.report.text import printable
 
@@ -53,7 +53,7 @@ def render(
 def _suite(checkpoint: CheckpointReport, rules: Mapping[str, str], limit: Severity) -> Element:
     from xml.etree.ElementTree import Element, SubElement
 
-    suite = Element("testsuite", name=printable(checkpoint.path))
+    suite = Element("testsuite", name=printable(named(checkpoint)))
     properties = SubElement(suite, "properties")
     for name, value in _properties(checkpoint):
         SubElement(properties, "property", name=name, value=printable(value))
@@ -79,7 +79,7 @@ def _case(checkpoint: CheckpointReport, code: str, name: str, limit: Severity) -
 
     findings = [f for f in checkpoint.findings if f.rule == code]
     why = next((s.why for s in checkpoint.skipped if s.rule == code), None)
-    case = Element("testcase", name=f"{code} {name}".strip(), classname=printable(checkpoint.path))
+    case = Element("testcase", name=f"{code} {name}".strip(), classname=printable(named(checkpoint)))
     failing = [f for f in findings if f.severity.rank <= limit.rank]
     if failing:
         tag = "error" if code == INTERNAL_ERROR or checkpoint.outcome in _NO_TEST else "failure"

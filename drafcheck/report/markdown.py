@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from drafcheck.finding import Confidence, Finding, Severity
 from drafcheck.report.full import checked, passed_over, skipped, total, verdict
 from drafcheck.report.model import CheckpointReport, Outcome, Report
-from drafcheck.report.place import detail, from_here, path_of, primary
+from drafcheck.report.place import detail, from_here, named, path_of, primary
 from drafcheck.report.style import Style
 from drafcheck.report.text import plural, printable
 
@@ -78,7 +78,13 @@ def _heading(report: Report) -> str:
 
 def _row(checkpoint: CheckpointReport) -> str:
     counts = " | ".join(str(checkpoint.count(severity)) for severity in Severity)
-    return f"| {code(from_here(checkpoint.path))} | {checkpoint.outcome.value} | {counts} |"
+    return f"| {_called(checkpoint)} | {checkpoint.outcome.value} | {counts} |"
+
+
+def _called(checkpoint: CheckpointReport) -> str:
+    """The path, and the engine in a run with several."""
+    engine = f" on {escape(f'{checkpoint.engine.name} {checkpoint.engine.version}')}" if checkpoint.beside else ""
+    return code(from_here(checkpoint.path)) + engine
 
 
 def _extend(text: str, checkpoint: CheckpointReport, quiet: bool, limit: int) -> tuple[str, int]:
@@ -101,14 +107,14 @@ def _extend(text: str, checkpoint: CheckpointReport, quiet: bool, limit: int) ->
 
 
 def _title(checkpoint: CheckpointReport, quiet: bool) -> str:
-    lines = ["", f"### {code(from_here(checkpoint.path))}", "", escape(_verdict(checkpoint)) + ".", ""]
+    lines = ["", f"### {_called(checkpoint)}", "", escape(_verdict(checkpoint)) + ".", ""]
     if not quiet and checkpoint.outcome is not Outcome.NOTHING_TO_CHECK:
         lines += [f"- {escape(line)}" for line in (checked(checkpoint), *skipped(checkpoint))] + [""]
     return "\n".join(lines) + "\n"
 
 
 def _verdict(checkpoint: CheckpointReport) -> str:
-    return verdict(checkpoint, Style()).removeprefix(f"{printable(checkpoint.path)}: ")
+    return verdict(checkpoint, Style()).removeprefix(f"{printable(named(checkpoint))}: ")
 
 
 def _finding(checkpoint: CheckpointReport, finding: Finding) -> str:

@@ -192,6 +192,7 @@ class CheckpointReport(_Model):
     producer: ProducerInfo | None = Field(default=None, description="null when the files do not tell")
     reference: Compared | None = Field(default=None, description="null without --reference")
     launch: LaunchInfo | None = Field(default=None, description="null without --launch")
+    beside: tuple[EngineInfo, ...] = Field(default=(), description="the other engines that it was checked for")
 
     def count(self, severity: Severity) -> int:
         """How many findings have this severity."""
@@ -221,8 +222,35 @@ class PassedOver(_Model):
     why: Text
 
 
+class First(_Model):
+    """The first of the worst findings: an error if there is one, else a warning."""
+
+    rule: str
+    name: str
+    severity: Severity
+    message: Text
+
+
+class Verdict(_Model):
+    """What one engine makes of a checkpoint; ``first`` is null without an error or a warning."""
+
+    engine: EngineInfo
+    outcome: Outcome
+    errors: int
+    warnings: int
+    notes: int
+    first: First | None
+
+
+class Matrix(_Model):
+    """One checkpoint beside all engines of a run; each has its own entry in ``checkpoints``, in the same order."""
+
+    path: Text
+    engines: tuple[Verdict, ...]
+
+
 class Summary(_Model):
-    """How much was found in all checkpoints together."""
+    """How much was found in all checkpoints together; one that was checked for two engines counts twice."""
 
     errors: int
     warnings: int
@@ -242,6 +270,10 @@ class Report(_Model):
     checkpoints: tuple[CheckpointReport, ...]
     passed_over: tuple[PassedOver, ...] = Field(
         default=(), description="models that are no drafts, in searched folders"
+    )
+
+    matrix: tuple[Matrix, ...] = Field(
+        default=(), description="which engine takes which checkpoint; empty in runs with one engine"
     )
 
     @property

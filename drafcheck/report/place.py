@@ -11,6 +11,16 @@ from drafcheck.report.model import CheckpointReport
 from drafcheck.report.text import printable
 
 
+def named(report: CheckpointReport) -> str:
+    """What to call the checkpoint: its path, and the engine in a run with several. Not made printable."""
+    return f"{report.path} on {report.engine.name} {report.engine.version}" if report.beside else report.path
+
+
+def told(report: CheckpointReport, text: str) -> str:
+    """A message with the engine that it is true of before it, in a run with several."""
+    return f"{report.engine.name} {report.engine.version}: {text}" if report.beside else text
+
+
 def place(report: CheckpointReport, location: Location) -> str:
     """The file as the reader of the report would open it, with line and column where they are known."""
     parts = [path_of(report, location.file), location.line, location.column]

@@ -12,7 +12,7 @@ from drafcheck.registry import Rule, declared
 from drafcheck.report.fingerprint import fingerprints
 from drafcheck.report.full import passed_over, skipped, verdict
 from drafcheck.report.model import CheckpointReport, Outcome, Report
-from drafcheck.report.place import from_here, path_of, primary
+from drafcheck.report.place import from_here, named, path_of, primary, told
 from drafcheck.report.rules import summary
 from drafcheck.report.style import Style
 from drafcheck.report.text import printable
@@ -95,12 +95,12 @@ def _invocation(report: Report) -> Json:
 
 
 def _said(checkpoint: CheckpointReport) -> list[str]:
-    path = printable(checkpoint.path)
+    path = printable(named(checkpoint))
     return [verdict(checkpoint, Style()), *(f"{path}: {line}" for line in skipped(checkpoint))]
 
 
 def _result(checkpoint: CheckpointReport, finding: Finding, fingerprint: str, spans: Spans) -> Json:
-    text = printable(finding.message) + (f"\nhelp: {printable(finding.help)}" if finding.help else "")
+    text = printable(told(checkpoint, finding.message)) + (f"\nhelp: {printable(finding.help)}" if finding.help else "")
     others = finding.locations[1 : 1 + RELATED]
     made: Json = {
         "ruleId": finding.rule,
