@@ -31,6 +31,7 @@ class Given(TypedDict):
     config: str | None
     no_config: bool
     contracts: tuple[str, ...]
+    runner: str | None
 
 
 class RulesGiven(TypedDict):
@@ -72,6 +73,7 @@ def input_options(command: Command) -> Command:
             type=click.Path(),
             help="A script, Dockerfile or manifest that starts the engine (- is standard input): says the above.",
         ),
+        click.option("--runner", metavar="NAME", help="The model runner of the launch: v1 or v2 (vLLM)."),
         click.option("--reference", metavar="PATH", type=click.Path(), help="A checkpoint or mapping to compare with."),
         click.option("--tokenizer", metavar="PATH", type=click.Path(), help="To show tokens; default: the target's."),
         click.option(
@@ -124,6 +126,7 @@ def options_of(given: Given, select: Iterable[list[str]] = (), ignore: Iterable[
         config=given["config"],
         search=not given["no_config"],
         contracts=given["contracts"],
+        runner=given["runner"],
     )
 
 

@@ -19,6 +19,12 @@ _LARGEST = 1 << 63  # no engine counts further
 class DraftConfig:
     """A config.json with accessors that survive wrong types at every step."""
 
+    settled = False
+    """Whether the names in ``architectures`` are the engine's own choice, which draft mode changes no more."""
+
+    body = ""
+    """The key of the nested table that most keys come from; empty for a config that is flat as written."""
+
     def __init__(self, document: Document) -> None:
         """``document`` holds an object, or nothing (then every accessor gives None)."""
         self.document = document

@@ -87,6 +87,9 @@ class EngineBook(_Table):
     algorithms: Words = []
     dtypes: Words = []
     flags: dict[str, Word] = {}
+    runners: Words = []
+    runner_variable: Word = ""
+    runner_values: dict[str, Word] = {}
     releases: list[Release] = []
 
 

@@ -33,6 +33,11 @@ def rewriting(engine: Engine, algorithm: str) -> Table | None:
     return None
 
 
+def class_name(engine: Engine, config: DraftConfig, name: str, algorithm: str) -> str:
+    """The class that is looked for when ``config`` names this one."""
+    return name if config.settled else draft_mode_name(engine, name, algorithm)
+
+
 def draft_mode_name(engine: Engine, architecture: str, algorithm: str = "") -> str:
     """The class that draft mode looks for when a config names ``architecture``: some names are replaced."""
     rule = rewriting(engine, algorithm)

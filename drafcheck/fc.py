@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from drafcheck.contract import load_toml
 from drafcheck.finding import Location
-from drafcheck.plan.wiring import is_fc
+from drafcheck.plan.wiring import is_fc, reading_of
 from drafcheck.subject import Subject
 
 if TYPE_CHECKING:
+    from drafcheck.contract import Table
     from drafcheck.tensor import Tensor
 
 
@@ -27,11 +28,14 @@ class Fc(NamedTuple):
         return Location(file=self.tensor.file, tensor=self.tensor.name)
 
 
-def fc_of(s: Subject) -> Fc | None:
-    """The fc weight that this engine would load, or None when the file has none that it looks at."""
+def fc_of(s: Subject, *, skipped: bool = False) -> Fc | None:
+    """The fc weight that this engine would load, or None when the file has none that it looks at.
+
+    ``skipped``: also one that it skips by design, as where the config says that the drafter has none.
+    """
     if s.selection is None:
         return None
-    dropped = {d.tensor.name for d in s.load.dropped} if s.load is not None else set()
+    dropped = {d.tensor.name for d in s.load.dropped if not (skipped and d.why == "design")} if s.load else set()
     for tensor in s.selection.tensors:
         if is_fc(tensor.name) and len(tensor.shape) == 2 and tensor.name not in dropped:
             return Fc(tensor, *tensor.shape)
@@ -57,15 +61,16 @@ def layers(outputs: Sequence[int]) -> str:
 
 
 def ids_key(s: Subject) -> str:
-    """The config key in which the engine's newest known release reads layer ids; empty when it reads none."""
-    return _newest_key(s, "ids")
+    """The config key in which the engine reads layer ids, this release or else its newest; empty when it reads none."""
+    return next((str(reading["ids"][0]["key"]) for reading in _readings(s) if reading["ids"]), "")
 
 
 def switch_key(s: Subject) -> str:
-    """The config key with which the engine's newest known release switches capturing off."""
-    return _newest_key(s, "use_aux")
+    """The config key with which the engine switches capturing off, in this release or else in its newest."""
+    return next((str(reading["use_aux"]) for reading in _readings(s) if reading["use_aux"]), "")
 
 
-def _newest_key(s: Subject, what: str) -> str:
-    readings = load_toml(s.engine.name, "targets.toml").get("hidden_states", [])
-    return str(readings[-1][what]) if readings else ""
+def _readings(s: Subject) -> list[Table]:
+    here = reading_of(s.engine, s.wiring.runner) if s.wiring is not None else None
+    every = load_toml(s.engine.name, "targets.toml").get("hidden_states", [])
+    return [*([here] if here is not None else []), *reversed(every)]

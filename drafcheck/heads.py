@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from drafcheck.contract import Engine, Table, load_toml
-from drafcheck.draftmode import draft_mode_name
+from drafcheck.draftmode import class_name
 from drafcheck.targets import draft_kind, registered
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def draft_class(
     """The draft class that this release builds from a config, by its written name, and the kind of head it is for."""
     if contract is not None:
         return contract.architecture, contract.kind
-    looked_for = {name: draft_mode_name(engine, name, algorithm) for name in config.architectures}
+    looked_for = {name: class_name(engine, config, name, algorithm) for name in config.architectures}
     name = next((n for n, found in looked_for.items() if registered(engine, found)), None)
     return name, draft_kind(engine, looked_for[name]) if name is not None else None
 

@@ -25,13 +25,16 @@ Spot = Callable[[], tuple[Place, str | None]]
 
 
 def refuse_unknown_words(engine: Engine, options: Options) -> None:
-    """Raises UsageError for an algorithm or a dtype that the engine has in no release."""
+    """Raises UsageError for an algorithm, a dtype or a runner that the engine has in no release."""
     facts = load_toml(engine.name, "engine.toml")
     words = (("--algorithm", options.algorithm, "algorithms"), ("--dtype", options.dtype, "dtypes"))
     for flag, word, kind in words:
         known = facts.get(kind, [])
         if word is not None and known and word.lower() not in (k.lower() for k in known):
             raise UsageError(f"{engine.name} has no {flag[2:]} {word!r}{suggestion(word, known)}: {', '.join(known)}")
+    runners = facts.get("runners", [])
+    if options.runner is not None and options.runner not in runners:
+        raise UsageError(f"{engine.name} has no runner {options.runner!r}: {', '.join(runners) or 'there is only one'}")
 
 
 def read_inputs(seen: Examination, s: Subject, options: Options) -> None:

@@ -45,6 +45,8 @@ def built_dtype(engine: Engine, data: Mapping[str, Any], outer: Mapping[str, Any
     name = book["dtype_names"].get(value) if isinstance(value, str) else None
     if value is not None and name is None:
         return None
+    if name in (None, "float32") and "dtype_default" not in book:
+        return None
     if name in (None, "float32"):
         name = _default(book["dtype_default"], data.get("model_type"))
     return Read(str(name), key)
@@ -61,7 +63,12 @@ def _default(facts: Table, model_type: object) -> str:
 
 def draft_dtype(engine: Engine, config: DraftConfig) -> Read | None:
     """The dtype that the draft is built in when no --dtype is given; None when drafcheck cannot tell."""
-    return built_dtype(engine, config.data)
+    return None if follows_target(engine) else built_dtype(engine, config.data)
+
+
+def follows_target(engine: Engine) -> bool:
+    """Whether the draft is built in the target's dtype, whatever its own config says."""
+    return load_toml(engine.name, "config.toml").get("draft_in") == "target"
 
 
 def unknown_dtype(engine: Engine, config: DraftConfig) -> str | None:
@@ -95,10 +102,11 @@ def context_length(engine: Engine, data: Mapping[str, Any]) -> Read | None:
     rope = in_force(book.get("rope", []), engine)
     if rope is None:
         return None
-    key, value = _first(data, book["context"]["keys"])
+    facts = book["context"]
+    key, value = _least(data, facts) if facts.get("pick") == "least" else _first(data, facts["keys"])
     if value is None:
-        value = _class_default(book, data.get("model_type"))
-    factor = _factor(book["context"], rope, data)
+        value = _class_default(data.get("model_type"))
+    value, factor = _scaled(facts, rope, data, value)
     if not _is_number(value) or not _is_number(factor):
         return None
     try:
@@ -108,26 +116,60 @@ def context_length(engine: Engine, data: Mapping[str, Any]) -> Read | None:
     return Read(length, key, plain=factor == 1) if abs(length) < _ABSURD else None
 
 
-def _class_default(book: Table, model_type: object) -> object:
-    return book["max_position_embeddings"].get(model_type) if isinstance(model_type, str) else None
+def _least(data: Mapping[str, Any], facts: Table) -> tuple[str | None, Any]:
+    """The smallest length of the keys that hold one; that of ``instead`` where there is one."""
+    if data.get(facts["instead"]):
+        return facts["instead"], data[facts["instead"]]
+    found = [(data[key], key) for key in facts["keys"] if _is_number(data.get(key))]
+    least = min(found, key=lambda pair: pair[0], default=None)
+    return (least[1], least[0]) if least is not None else (None, None)
 
 
-def _factor(facts: Table, rope: Table, data: Mapping[str, Any]) -> Any:
-    scaling = next((data[key] for key in rope["keys"] if data.get(key)), None)
-    if scaling is None:
-        return 1
-    if not isinstance(scaling, dict):
-        return None
-    kind = scaling.get("rope_type", scaling.get("type"))
-    if "original_max_position_embeddings" in scaling or kind in [*facts["unscaled"], *rope["standardised"]]:
-        return 1
-    return scaling.get("factor", 1)
+def _class_default(model_type: object) -> object:
+    defaults = load_toml("model_types.toml").get("max_position_embeddings", {})
+    return defaults.get(model_type) if isinstance(model_type, str) else None
+
+
+def _scaled(facts: Table, rope: Table, data: Mapping[str, Any], value: Any) -> tuple[Any, Any]:
+    """The length that scaling starts from, and the factor; None where it cannot be told."""
+    scaling = _scaling(rope, data)
+    name, unscaled = data.get("model_type"), facts.get("unscaled_models")
+    if scaling is None or (unscaled is not None and isinstance(name, str) and unscaled in name):
+        return value, 1
+    if not isinstance(scaling, dict) or any(isinstance(inner, dict) for inner in scaling.values()):
+        return value, None
+    kind, original = _rope_type(scaling), "original_max_position_embeddings"
+    if kind in [*facts["unscaled"], *rope["standardised"]] or (rope.get("original_unscaled") and original in scaling):
+        return value, 1
+    return scaling.get(original) if kind in rope.get("from_original", []) else value, scaling.get("factor", 1)
+
+
+def _scaling(rope: Table, data: Mapping[str, Any]) -> Any:
+    return next((data[key] for key in rope["keys"] if data.get(key)), None)
+
+
+def _rope_type(scaling: Mapping[str, Any]) -> Any:
+    return scaling.get("rope_type", scaling.get("type"))
 
 
 def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def too_short(engine: Engine) -> Table | None:
-    """What the engine does with a draft whose length is below the target's; keys as in config.toml."""
-    return in_force(load_toml(engine.name, "config.toml").get("too_short", []), engine)
+def too_short(engine: Engine, data: Mapping[str, Any], runner: str = "") -> Table | None:
+    """What the engine does with a draft whose length is below the target's; keys as in config.toml.
+
+    ``data`` is the draft's config, ``runner`` the model runner that serves it. None when it raises the length itself,
+    or when drafcheck cannot tell.
+    """
+    book = load_toml(engine.name, "config.toml")
+    rope = in_force(book.get("rope", []), engine)
+    scaling = _scaling(rope, data) if rope is not None else None
+    kind = _rope_type(scaling) or "default" if isinstance(scaling, dict) else "default"
+    fitting = [
+        entry
+        for entry in book.get("too_short", [])
+        if entry.get("runner", runner) == runner and kind in entry.get("rope_types", [kind])
+    ]
+    found = in_force(fitting, engine)
+    return found if found is not None and found["outcome"] != "raised" else None

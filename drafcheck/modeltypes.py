@@ -27,7 +27,7 @@ def knows(engine: Engine, model_type: str) -> bool | None:
         return None
     answers = (
         _listed(lists["own"], model_type, str(engine.known), str(engine.known)),
-        _listed(lists["since"], model_type, pinned["least"], pinned["most"]),
+        _listed(load_toml("transformers.toml")["since"], model_type, pinned["least"], pinned["most"]),
     )
     if True in answers:
         return True
@@ -44,11 +44,6 @@ def _listed(since: Table, name: str, least: str, most: str) -> bool | None:
             return False if before is not None and Version(before) >= Version(most) else None
         before = version
     return False
-
-
-def converted(engine: Engine, config: DraftConfig) -> bool:
-    """Whether the engine turns a config of this form into another one before it looks at anything."""
-    return any(key in config.data for key in book(engine).get("converted", {}).get("markers", []))
 
 
 def nested_keys(engine: Engine, config: DraftConfig) -> list[str]:

@@ -128,11 +128,12 @@ class _Files:
 
     def __init__(self, s: Subject) -> None:
         self._s = s
+        self._config = s.checkpoint.config  # as written: an engine may read it as another
         self._tests: dict[str, Callable[[Any], bool]] = {
             "keys": lambda wanted: all(self._value(key) is not MISSING for key in wanted),
             "is": lambda wanted: all(_same(self._value(key), value) for key, value in wanted.items()),
             "without": lambda wanted: all(self._value(key) is MISSING for key in wanted),
-            "architectures": lambda wanted: s.config is not None and s.config.architecture in wanted,
+            "architectures": lambda wanted: self._config is not None and self._config.architecture in wanted,
             "tensors": lambda wanted: all(part in self._names for part in wanted),
             "no_tensors": lambda wanted: bool(self._names) and not any(part in self._names for part in wanted),
             "files": lambda wanted: any(name in self._listed for name in wanted),
@@ -144,7 +145,7 @@ class _Files:
     @property
     def there(self) -> bool:
         """Whether there is anything to tell from."""
-        return self._s.config is not None or bool(self._tensors)
+        return self._config is not None or bool(self._tensors)
 
     def show(self, clue: Table) -> bool:
         """Whether everything that the clue asks for is there."""
@@ -160,8 +161,8 @@ class _Files:
         for key in (*clue.get("keys", ()), *clue.get("is", ())):
             value = self._value(key)
             yield Evidence(f"{key} is {value}" if _is_short(value) else key, self._at(key))
-        if "architectures" in clue and self._s.config is not None:
-            yield Evidence(f"architectures names {self._s.config.architecture}", self._at("architectures"))
+        if "architectures" in clue and self._config is not None:
+            yield Evidence(f"architectures names {self._config.architecture}", self._at("architectures"))
         for part in clue.get("tensors", ()):
             tensor = next(t for t in self._tensors if part in t.name)
             yield Evidence(f"a tensor {tensor.name}", Location(file=tensor.file, tensor=tensor.name))
@@ -182,10 +183,10 @@ class _Files:
             yield "d2t is not in ascending order"
 
     def _value(self, key: str) -> Any:
-        return raw(self._s.config, key) if self._s.config is not None else MISSING
+        return raw(self._config, key) if self._config is not None else MISSING
 
     def _at(self, key: str) -> Location | None:
-        return self._s.config.at(*key.split(".")) if self._s.config is not None else None
+        return self._config.at(*key.split(".")) if self._config is not None else None
 
     @cached_property
     def _tensors(self) -> tuple[Tensor, ...]:

@@ -17,6 +17,7 @@ from drafcheck.checkpoint import open_checkpoint
 from drafcheck.checks.internal import crashes
 from drafcheck.concerns import concerned
 from drafcheck.contract import Engine, contract_for, extended, load_toml
+from drafcheck.conversion import AsRead, as_read
 from drafcheck.crash import describe
 from drafcheck.draftmode import usual_algorithm
 from drafcheck.errors import NothingToCheck, UsageError
@@ -281,31 +282,39 @@ def prepare(seen: Examination, options: Options, opened: Callable[[], Checkpoint
 def _plan(seen: Examination, s: Subject, options: Options) -> None:
     s.selection = seen.attempt("selecting weight files", lambda: select_files(s.checkpoint, s.engine))
     if s.config is not None:
-        s.config.target = s.target
-        s.algorithm = options.algorithm or usual_algorithm(s.engine, s.config)
-        _choose(seen, s, s.config)
+        _choose(seen, s, s.config, options.algorithm)
     s.algorithm = options.algorithm or _algorithm(s)
     config, selection, contract = s.config, s.selection, s.contract
     if config is None or selection is None or contract is None:
         return
+    runner = options.runner or _launched_runner(s)
     s.load = seen.attempt("the load plan", lambda: plan_load(config, selection, contract, s.checkpoint.read))
     s.wiring = seen.attempt(
         "the wiring plan",
-        lambda: plan_wiring(config, s.target, s.target_class, contract, s.engine, s.algorithm, s.load),
+        lambda: plan_wiring(config, s.target, s.target_class, contract, s.engine, s.algorithm, s.load, runner),
     )
     s.vocabulary = seen.attempt(
         "the vocabulary plan", lambda: plan_vocabulary(s.checkpoint, config, s.target, contract, s.load)
     )
 
 
-def _choose(seen: Examination, s: Subject, config: DraftConfig) -> None:
-    """The draft class that the engine builds, or why it builds none."""
-    s.refused = seen.attempt(
-        "reading the config as the engine does", lambda: refused_early(s.engine, config, s.algorithm)
-    )
-    s.contract = seen.attempt(
-        "choosing a contract", lambda: contract_for(s.engine, chosen_class(s.engine, config, s.algorithm))
-    )
+def _launched_runner(s: Subject) -> str:
+    """The model runner that the launch's environment asks for; empty when it asks for none."""
+    facts = load_toml(s.engine.name, "engine.toml")
+    value = s.launch.env.get(facts.get("runner_variable", ""), "") if s.launch is not None else ""
+    return str(facts.get("runner_values", {}).get(value.lower(), ""))
+
+
+def _choose(seen: Examination, s: Subject, config: DraftConfig, given: str | None) -> None:
+    """The config as the engine reads it, and the draft class that it builds from it, or why it builds none."""
+    read = seen.attempt("reading the config as the engine does", lambda: as_read(s.engine, config)) or AsRead(config)
+    s.config = config = read.config
+    config.target = s.target
+    s.algorithm = given or read.algorithm or usual_algorithm(s.engine, config)
+    meant = s.engine, config, s.algorithm
+    s.refused = read.refused or seen.attempt("admitting the config", lambda: refused_early(*meant, s.target))
+    if read.refused is None:
+        s.contract = seen.attempt("choosing a contract", lambda: contract_for(s.engine, chosen_class(*meant)))
     if s.contract is not None:
         s.undescribed = s.contract.undescribed(config)
         s.contract = None if s.undescribed is not None else settled(s.contract, config)

@@ -44,6 +44,7 @@ class Options:
     contracts: Collection[str | Path] = ()  # folders with contracts of the user's own
     launch: str | Path | None = None  # the file whose command starts the engine; - for standard input
     tp: int | None = None  # the tensor parallelism of the launch
+    runner: str | None = None  # the engine's model runner, where it has several
 
 
 @dataclass(slots=True)

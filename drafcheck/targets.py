@@ -30,7 +30,7 @@ class TargetClass(NamedTuple):
     (PEP 440, empty when none does). ``ids_rule`` says what a layer id means (see rules/<engine>/targets.toml), empty
     when nothing is captured. ``final``: whether the state after the last layer is handed over too. ``default``: the
     class's own default layers as expressions in n, empty for the engine's usual ones. ``has_head``: whether drafts can
-    borrow its embedding and head.
+    borrow its embedding and head. ``zero_stops``: whether asking for what enters the first layer stops the server.
     """
 
     engine: str
@@ -43,6 +43,7 @@ class TargetClass(NamedTuple):
     default: tuple[str, ...] = ()
     has_head: bool = True
     source: str = ""
+    zero_stops: bool = False
 
     @property
     def registered_since(self) -> str | None:
@@ -71,8 +72,28 @@ def target_class(engine: Engine, target: TargetConfig) -> TargetClass | None:
         return None
     family = _family(book, architecture)
     if family is None:
-        return TargetClass(engine.name, architecture, registered(engine, architecture), captures=False)
+        known = registered(engine, architecture)
+        return None if others_may_load(engine) and not known else TargetClass(engine.name, architecture, known, False)
+    if others_may_load(engine) and not registered(engine, architecture):
+        return None
     return _capturing(engine, architecture, family, _inner(book, family))
+
+
+def others_may_load(engine: Engine) -> bool:
+    """Whether the engine can build classes that it does not register, so that nothing is known of them."""
+    return bool(load_toml(engine.name, "registry.toml").get("others_may_load", False))
+
+
+def refused_by_words(engine: Engine, target: TargetConfig, algorithm: str) -> str | None:
+    """The error with which this release refuses a target by the name of its model_type; None when it does not."""
+    for entry in load_toml(engine.name, "targets.toml").get("target_words", []):
+        if engine.within(entry.get("versions", "")):
+            name = target.language.get("model_type")
+            if algorithm.lower() not in entry["algorithms"] or not isinstance(name, str):
+                return None
+            fits = any(word in name for word in entry["words"])
+            return None if fits else str(entry["error"]).replace("{name}", name)
+    return None
 
 
 def _family(book: Table, architecture: str) -> Table | None:
@@ -98,6 +119,7 @@ def _capturing(engine: Engine, architecture: str, family: Table, inner: Table) -
         default=tuple(inner.get("default", ())),
         has_head=bool(family.get("head", True)),
         source=str(family["source"]),
+        zero_stops="zero_stops" in inner and engine.within(inner["zero_stops"]),
     )
 
 

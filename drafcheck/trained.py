@@ -128,7 +128,12 @@ def ids_to_write(s: Subject, wanted: Layers) -> Layers | None:
     if w is None or target is None or arriving(wanted, w.depth, target.final) != tuple(i - 1 for i in wanted):
         return None
     lists = (tuple(i - 1 for i in wanted), wanted)
-    return next((ids for ids in lists if inputs_of(target.ids_rule, ids, w.depth) == wanted), None)
+    plus = w.plus  # what the engine adds under the key that it reads
+
+    def read(ids: Layers) -> Layers | None:
+        return inputs_of(target.ids_rule, tuple(i + plus for i in ids), w.depth)
+
+    return next((ids for ids in lists if read(ids) == wanted), None)
 
 
 def release_that_reads(s: Subject, ids: Layers, wanted: Layers) -> str | None:

@@ -17,7 +17,7 @@ from weights import zeros
 from drafcheck import lint
 from drafcheck.contract import resolve_engine
 from drafcheck.finding import Confidence, Finding, Severity
-from drafcheck.modelconfig import built_dtype, context_length
+from drafcheck.modelconfig import built_dtype, context_length, too_short
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 VERDICTS = FIXTURES / "verdicts" / "sglang"
@@ -216,8 +216,9 @@ ANY = st.one_of(
     st.sampled_from(RELEASES),
 )
 def test_no_config_makes_them_crash(data: dict[str, object], version: str) -> None:
-    engine = resolve_engine(f"sglang=={version}")
-    built_dtype(engine, data)
-    built_dtype(engine, {}, data)
-    length = context_length(engine, data)
-    assert length is None or str(length.value)
+    for engine in (resolve_engine(f"sglang=={version}"), resolve_engine("vllm==0.16.0"), resolve_engine("vllm")):
+        built_dtype(engine, data)
+        built_dtype(engine, {}, data)
+        length = context_length(engine, data)
+        assert length is None or str(length.value)
+        too_short(engine, data, "v2")

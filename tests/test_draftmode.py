@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 import pytest
 
+from drafcheck.config import DraftConfig
 from drafcheck.contract import resolve_engine
 from drafcheck.draftmode import draft_mode_name, usual_algorithm
+from drafcheck.jsonpos import Document
 from drafcheck.plan.admission import chosen_class, refused_early
 
 
-def config(*architectures: str, **data: object) -> Any:
-    return SimpleNamespace(architectures=architectures, data={"architectures": list(architectures), **data})
+def config(*architectures: str, **data: object) -> DraftConfig:
+    keys = {"architectures": list(architectures), "model_type": "llama", **data}
+    return DraftConfig(Document("config.json", keys))
 
 
 @pytest.mark.parametrize(
@@ -74,8 +74,3 @@ def test_refusals_name_what_was_looked_for(version: str, written: str, error: st
 
 def test_a_method_that_chooses_the_class_itself_refuses_no_name() -> None:
     assert refused_early(resolve_engine("vllm==0.33.0"), config("LlamaForCausalLM"), "dspark") is None
-
-
-def test_a_config_that_is_converted_first_is_not_judged_by_its_names() -> None:
-    nested = config("Eagle3Speculator", speculators_config={})
-    assert refused_early(resolve_engine("vllm==0.33.0"), nested, "eagle3") is None

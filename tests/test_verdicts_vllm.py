@@ -37,9 +37,7 @@ LEFT_OUT = {
     "c_hidden_act_2": "no activation: refused by transformers 5 in other words",
     "c_max_position_embeddings_1": "a length of 0: refused, which drafcheck does not know",
     "c_max_position_embeddings_0": "a text for a length: refused, which drafcheck knows of 0.33.0 only",
-    "t_deepseek_v3": "refused for its model_type, which is not told yet",
-    "t_eagle3": "refused for its model_type, which is not told yet",
-    "t_none": "refused without a model_type, which is not told yet",
+    "t_deepseek_v3": "refused: vLLM makes an MTP draft of its model_type, which is not told yet",
     "n_aQb-weight": "a quotation mark in a name: the same refusal, written with other quotation marks",
     "n_midlayer-midlayer-x": "a name renamed twice: refused, if with another message",
     "n_layers-0-self_attn-q_proj-k_proj-weight": "a name stacked twice: refused, if with another message",
@@ -87,8 +85,8 @@ def left_out(row: dict[str, Any], folder: Path) -> str | None:
         return LEFT_OUT[row["checkpoint"]]
     if row["version"] == "0.22.1" and (row["error"] or {}).get("type") == "StrictDataclassFieldValidationError":
         return "a check of transformers 5, where 0.22.1 runs with 4 as well"
-    if "speculators_model_type" in config:
-        return "the speculators format, which vLLM turns into another config first"
+    if row["version"] == "0.9.2" and row["checkpoint"] in ("87_speculators_qwen3", "88_speculators_gemma3"):
+        return "no model_type: transformers 4 took it from the path of the recording, which a report cannot know"
     if "quantization_config" in config:
         return "quantised: built from other parameters, which no contract describes"
     if "PagedAttention" in (row["error"] or {}).get("message", ""):
@@ -118,7 +116,7 @@ def test_every_row_agrees_or_is_left_out_for_a_reason(unpacked: dict[str, Path])
             wrong[row["checkpoint"]].append(f"{row['version']}: {'; '.join(problems)}")
     assert not wrong, json.dumps(wrong, indent=1)[:6000]
     assert counted.total() == len(ROWS) == 1910
-    assert counted["compared"] == 1702, counted
+    assert counted["compared"] == 1800, counted
 
 
 def test_a_changed_row_is_noticed(unpacked: dict[str, Path]) -> None:

@@ -22,9 +22,9 @@ from packaging.version import Version
 
 from drafcheck.config import DraftConfig
 from drafcheck.contract import Engine, contract_files, contract_for, engines, load_toml, releases, rules_folder
+from drafcheck.conversion import as_read
 from drafcheck.draftmode import usual_algorithm
 from drafcheck.jsonpos import Document
-from drafcheck.modeltypes import converted
 from drafcheck.plan.admission import chosen_class
 
 Row = dict[str, Any]
@@ -68,11 +68,11 @@ def _contract_of(engine: str, release: str, row: Row, corpus: str) -> str | None
     data = _configs(engine, corpus).get(row["checkpoint"])
     if data is None:
         raise SystemExit(f"no archive holds the checkpoint {row['checkpoint']} of {engine}/{corpus}.jsonl")
-    config = DraftConfig(Document("config.json", data))
+    config = as_read(asked, DraftConfig(Document("config.json", data))).config
     # What was recorded as run, else what the release makes of the names in the config.
     named = row.get("class") or (row["arch"][0] if row.get("arch") else None)
     contract = contract_for(asked, named or chosen_class(asked, config, usual_algorithm(asked, config)))
-    if contract is None or contract.undescribed(config) is not None or converted(asked, config):
+    if contract is None or contract.undescribed(config) is not None:
         return None
     return contract.name
 

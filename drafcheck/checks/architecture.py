@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from drafcheck.checks.launch import unfit
 from drafcheck.contract import load_toml
-from drafcheck.draftmode import draft_mode_name, flag_text, one_of, refusal_text
+from drafcheck.draftmode import class_name, flag_text, one_of, refusal_text
 from drafcheck.fc import fc_of
 from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.heads import Head, class_for, draft_class, head_in, label_of, misfit
@@ -20,6 +20,7 @@ from drafcheck.words import shape
 
 if TYPE_CHECKING:
     from drafcheck.config import DraftConfig
+    from drafcheck.plan.model import Refusal
 
 MODEL_TYPE_ADVICE = "set model_type to that of the decoder layer, such as llama"
 
@@ -70,9 +71,9 @@ def _nameless(s: Subject, config: DraftConfig) -> Hit:
 
 
 def _unregistered(s: Subject, config: DraftConfig, name: str) -> Hit:
-    wanted = draft_mode_name(s.engine, name, s.algorithm)
+    wanted = class_name(s.engine, config, name, s.algorithm)
     since = registered_since(s.engine, wanted)
-    refusal = refusal_text(s.engine, "unregistered", looked_for(s.engine, name, s.algorithm))
+    refusal = refusal_text(s.engine, "unregistered", looked_for(s.engine, config, name, s.algorithm))
     known = f" ({s.engine.name} has it since {since})" if since else ""
     called = f", as which {s.algorithm} looks for {name}" if wanted != name else ""
     return Hit(
@@ -136,7 +137,7 @@ def unknown_model_type(s: Subject) -> Iterator[Hit]:
     """
     assert s.config is not None
     rules = book(s.engine)
-    if "refusals" not in rules or nested_keys(s.engine, s.config):
+    if s.config.settled or "refusals" not in rules or nested_keys(s.engine, s.config):
         return
     auto_config = s.config.text("auto_map", "AutoConfig")
     if auto_config is not None:
@@ -178,7 +179,8 @@ def config_dialect(s: Subject) -> Iterator[Hit]:
 
     ## What it does
     Finds the model's dimensions in a nested table (speculators' `transformer_layer_config`) while the top level,
-    the only place that this engine reads, lacks them.
+    the only place that this engine reads, lacks them. Where the engine turns such a config into a flat one, says why
+    it cannot turn this one.
 
     ## Why is this bad?
     The server refuses to start, or builds the class with default dimensions.
@@ -188,6 +190,9 @@ def config_dialect(s: Subject) -> Iterator[Hit]:
     `architectures`.
     """
     assert s.config is not None
+    if s.refused is not None and s.refused.cause == "conversion":
+        yield _not_converted(s, s.config, s.refused)
+        return
     keys = nested_keys(s.engine, s.config)
     if not keys:
         return
@@ -200,6 +205,18 @@ def config_dialect(s: Subject) -> Iterator[Hit]:
         f"{form} config: {s.engine} reads {', '.join(keys)} at the top level only, where they are missing{end}",
         (s.config.at(body),),
         help=f"write a flat config: the keys of {body} at the top level{named}",
+    )
+
+
+def _not_converted(s: Subject, config: DraftConfig, refused: Refusal) -> Hit:
+    form, key = book(s.engine)["nested"]["format"], refused.key or ""
+    kind = config.text("speculators_model_type")
+    what = f" of kind {kind}" if kind is not None else ""
+    return Hit(
+        f"{form} config{what}: {s.engine} cannot read it: {refused.error}",
+        (config.at(key),),
+        help="serve it with a later release, or export the drafter for this engine",
+        confidence=Confidence.CERTAIN if s.engine.exact else Confidence.LIKELY,
     )
 
 

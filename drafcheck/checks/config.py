@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 
 from drafcheck.draftmode import flag_text
 from drafcheck.finding import Confidence, Location, Severity
-from drafcheck.modelconfig import Read, context_length, draft_dtype, target_dtype, too_short, unknown_dtype
+from drafcheck.modelconfig import (
+    Read,
+    context_length,
+    draft_dtype,
+    follows_target,
+    target_dtype,
+    too_short,
+    unknown_dtype,
+)
 from drafcheck.registry import Hit, rule
 
 if TYPE_CHECKING:
@@ -45,7 +53,8 @@ def short_context(s: Subject) -> Iterator[Hit]:
 
     ## Why is this bad?
     SGLang since 0.5.1 stops at start with a ValueError. Earlier releases log a warning and serve: positions past the
-    draft's length are ones it was not trained for.
+    draft's length are ones it was not trained for. vLLM 0.33 raises the draft's length where the kind of rope allows
+    it, and else lowers that of the whole server; releases from 0.11 on draft nothing for longer sequences.
 
     ## Fix
     Raise `max_position_embeddings` (no tensor changes: accept length unchanged on SGLang 0.5.15.post1), or serve fewer
@@ -53,20 +62,21 @@ def short_context(s: Subject) -> Iterator[Hit]:
     """
     config, target = _both(s)
     ours, theirs = context_length(s.engine, config.data), _served(s, target)
-    facts = too_short(s.engine)
+    facts = too_short(s.engine, config.data, s.wiring.runner if s.wiring is not None else "")
     if ours is None or theirs is None or facts is None or int(ours.value) >= int(theirs.value) or _allowed(s, facts):
         return
     whose = "served are" if s.launch is not None and "length" in s.launch.said else "the target's"
     stops = facts["outcome"] == "stops"
     key = ours.key or "max_position_embeddings"
-    outcome = f"stops at start ({facts['error']})" if stops else f"only warns, positions from {ours.value} on suffer"
+    outcome = facts["text"].replace("{ours}", str(ours.value))
+    plain = ours.plain and theirs.plain and facts["outcome"] != "overruns"
     yield Hit(
         f"the draft's context length is {ours.value}{_how(ours, key)}, {whose} {theirs.value}: {s.engine} {outcome}",
         (_draft_key(config, ours, "max_position_embeddings"), _length_place(s, target, theirs)),
         help=_help_for_length(facts, key, int(ours.value), int(theirs.value)),
-        severity=Severity.ERROR if stops else Severity.WARNING,
+        severity=Severity.WARNING if facts["outcome"] == "warns" else Severity.ERROR,
         stops=stops,
-        confidence=Confidence.CERTAIN if ours.plain and theirs.plain else Confidence.LIKELY,
+        confidence=Confidence.CERTAIN if plain else Confidence.LIKELY,
     )
 
 
@@ -128,10 +138,12 @@ def draft_and_target_dtype(s: Subject) -> Iterator[Hit]:
         yield _no_dtype(s, config, unknown)
         return
     ours, theirs = draft_dtype(s.engine, config), target_dtype(s.engine, target)
+    if theirs is not None and follows_target(s.engine):
+        yield from _cast(s, theirs, _target_key(target, theirs, "dtype"))
     if ours is None or theirs is None:
         return
     if ours.value == theirs.value:
-        yield from _cast(s, config, ours)
+        yield from _cast(s, ours, _draft_key(config, ours, "torch_dtype"))
         return
     yield _unlike(s, ours, theirs)
 
@@ -176,7 +188,7 @@ def _key_for_all(config: DraftConfig) -> str:
     return "torch_dtype" if config.data.get("dtype") is None else "torch_dtype and dtype"
 
 
-def _cast(s: Subject, config: DraftConfig, built: Read) -> Iterator[Hit]:
+def _cast(s: Subject, built: Read, place: Location) -> Iterator[Hit]:
     """A note when most stored numbers are of another dtype than the draft is built in."""
     stored: Counter[str] = Counter()
     for write in s.load.writes if s.load is not None else []:
@@ -185,7 +197,7 @@ def _cast(s: Subject, config: DraftConfig, built: Read) -> Iterator[Hit]:
     if most in _STORED and _STORED[most] != built.value:
         yield Hit(
             f"the tensors are {_STORED[most]}, the draft is built in {built.value}: they are cast at load",
-            (_draft_key(config, built, "torch_dtype"),),
+            (place,),
             help=f"store the tensors in {built.value} to save the cast" if most in ("F32", "F64") else None,
             severity=Severity.NOTE,
         )

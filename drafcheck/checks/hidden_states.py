@@ -78,8 +78,20 @@ def _width_help(s: Subject, fc: Fc, w: WiringPlan) -> str:
     if w.num_aux and fc.columns % w.num_aux == 0 and fc.columns // w.num_aux == real:
         return f"set target_hidden_size to {real}, the width of one state of the target"
     if w.ids is not None and w.target_hidden and fc.columns % w.target_hidden == 0:
-        return f"list the {fc.columns // w.target_hidden} layers that the drafter was trained on in {w.source}"
+        return _count_help(s, w, fc.columns // w.target_hidden)
     return "serve it with a release that builds fc for this width, or train the head again"
+
+
+def _count_help(s: Subject, w: WiringPlan, number: int) -> str:
+    """How to make this release size fc for ``number`` states, where another key than that of the ids says it."""
+    read = s.contract.read.get("num_aux", []) if s.contract is not None else []
+    key = next((k for k in read if isinstance(k, str) and k.isidentifier()), None)
+    if len(w.ids or ()) != number or f"len {w.source}" in read:
+        return f"list the {number} layers that the drafter was trained on in {w.source}"
+    if key is None:
+        return "serve it with a release that builds fc for this width, or train the head again"
+    place = f" in {s.config.body}" if s.config is not None and s.config.body else ""
+    return f"set {key} to {number}{place}: this release does not count the ids of {w.source}"
 
 
 def _only_the_count_differs(s: Subject, w: WiringPlan) -> bool:
@@ -116,7 +128,7 @@ def aux_not_captured(s: Subject) -> Iterator[Hit]:
     Serve an EAGLE-3 head with `--speculative-algorithm EAGLE3`, on an engine version whose target class
     captures, and leave `use_aux_hidden_state` true unless the head was trained on one state.
     """
-    fc, w = fc_of(s), s.wiring
+    fc, w = fc_of(s, skipped=True), s.wiring
     if fc is None or w is None or (s.target_class is not None and not s.target_class.registered):
         return
     if w.captured is False and not _launched_otherwise(s):
@@ -147,7 +159,8 @@ def _what_arrives(s: Subject, w: WiringPlan) -> str:
     width = w.fed if w.fed is not None else w.target_hidden
     if _asks_in_vain(s):
         return f"one state of {width} is all that this class has to give, and the server stops when it asks for more"
-    skipped = f", and the width test ({width} = {w.embed_width}) skips it" if width == w.embed_width else ""
+    skipped = f", and the width test ({width} = {w.embed_width}) skips it" if w.fc_applied is False else ""
+    skipped = skipped or (", and the tensor is skipped" if fc_of(s) is None else "")
     return f"one state of {width} arrives{skipped}"
 
 

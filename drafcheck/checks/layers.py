@@ -10,7 +10,7 @@ from drafcheck.contract import load_toml
 from drafcheck.fc import at, fc_of, ids_key, layers
 from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.lookup import raw
-from drafcheck.plan.wiring import as_ids
+from drafcheck.plan.wiring import as_ids, reading_of
 from drafcheck.registry import Hit, rule
 from drafcheck.subject import Subject
 from drafcheck.trained import Trained, convention_at, ids_to_write, meaning, release_that_reads, trained_on
@@ -49,7 +49,14 @@ def aux_layer_range(s: Subject) -> Iterator[Hit]:
 def _wrong_ids(s: Subject, w: WiringPlan) -> Iterator[Hit]:
     ids, place = w.ids or (), (at(s, w.source),)
     lost = _lost(w)
-    if lost:
+    if w.inputs is not None and 0 in w.inputs and s.target_class is not None and s.target_class.zero_stops:
+        yield Hit(
+            f"layer {_id_list([i for i in ids if i + w.plus == 0])}: {s.engine} stops at start, as "
+            f"{s.target_class.architecture} has nothing to hand over before its first layer (TypeError)",
+            place,
+            help="name layers that the target has",
+        )
+    elif lost:
         yield Hit(f"layer {_id_list(lost)}: {_range(s, w)}", place, help=_range_help(s, w))
     twice = sorted(i for i, times in Counter(ids).items() if times > 1)
     if twice:
@@ -81,7 +88,7 @@ def _lost(w: WiringPlan) -> list[int]:
     if w.inputs is None or w.layer_outputs is None:
         return [i for i in dict.fromkeys(ids) if i < 0]
     reached, arriving = dict(zip(ids, w.inputs, strict=True)), set(w.layer_outputs)
-    return [i for i in reached if i < 0 or reached[i] - 1 not in arriving]
+    return [i for i in reached if i + w.plus < 0 or reached[i] - 1 not in arriving]
 
 
 def _id_list(ids: Sequence[int]) -> str:
@@ -148,7 +155,7 @@ def aux_layer_convention(s: Subject) -> Iterator[Hit]:
     sure = trained.confidence is Confidence.CERTAIN
     yield Hit(
         f"the drafter was {'' if sure else 'probably '}trained on the outputs of {layers(trained.outputs)} "
-        f"({trained.why}), but {s.engine} takes "
+        f"({trained.why}), but {_reader(s, w)} takes "
         f"{_id_list(w.ids)} for the outputs of {layers([i - 1 for i in sorted(w.inputs)])}{_distance(trained, w)}",
         _places(s, trained, w),
         help=_convention_help(s, trained, w),
@@ -209,7 +216,9 @@ def aux_layers_ignored(s: Subject) -> Iterator[Hit]:
     The drafter is fed other layers than it was trained on. Nothing is printed.
 
     ## Fix
-    Write the ids into `eagle_config.eagle_aux_hidden_state_layer_ids`, numbered as this version reads them.
+    Write the ids under the key that this version reads, numbered as it reads them: SGLang in
+    `eagle_config.eagle_aux_hidden_state_layer_ids`, vLLM in `eagle_aux_hidden_state_layer_ids` at the top level (its
+    V2 model runner, the default of 0.33, does not look into `eagle_config` for it).
     """
     w = s.wiring
     for key, ids, agrees, sure in _stated_elsewhere(s):
@@ -219,7 +228,7 @@ def aux_layers_ignored(s: Subject) -> Iterator[Hit]:
         known = convention_at(s, key)
         meant = f" (the outputs of {layers([i - 1 for i in meaning(ids, known[0])])})" if known is not None else ""
         yield Hit(
-            f"{key} says {_id_list(ids)}{meant}, but {s.engine} does not read it: {fed}",
+            f"{key} says {_id_list(ids)}{meant}, but {_reader(s, w)} does not read it: {fed}",
             (at(s, key),),
             help=_elsewhere_help(s, ids, known[0] if known is not None else None),
             severity=Severity.ERROR if sure is Confidence.CERTAIN else Severity.WARNING,
@@ -228,11 +237,20 @@ def aux_layers_ignored(s: Subject) -> Iterator[Hit]:
     yield from _graphs_take_the_default(s)
 
 
+def _reader(s: Subject, w: WiringPlan) -> str:
+    """Who reads the ids: the release, and its runner where it has several that read them in their own way."""
+    reading = reading_of(s.engine, w.runner)
+    of_its_own = reading is not None and "runner" in reading
+    return f"{s.engine} (model runner {w.runner})" if of_its_own else str(s.engine)
+
+
 def _elsewhere_help(s: Subject, ids: tuple[int, ...], convention: str | None) -> str:
     listed = ids_to_write(s, meaning(ids, convention)) if convention is not None else None
     if listed is not None:
         return f"write {list(listed)} into {ids_key(s)}: {s.engine} reads them as trained"
-    return f"write the ids into {ids_key(s)}, numbered as the engine reads them"
+    reading = reading_of(s.engine, s.wiring.runner if s.wiring is not None else "")
+    later = "" if reading is None or reading["ids"] else ", and serve with a release that reads any"
+    return f"write the ids into {ids_key(s)}, numbered as the engine reads them{later}"
 
 
 def _graphs_take_the_default(s: Subject) -> Iterator[Hit]:
@@ -257,9 +275,11 @@ def _stated_elsewhere(s: Subject) -> Iterator[tuple[str, tuple[int, ...], bool, 
     w = s.wiring
     if w is None or s.config is None or not w.captured or w.source != "default" or w.inputs is None:
         return
+    reading = reading_of(s.engine, w.runner)
+    read = [entry["key"] for entry in reading["ids"]] if reading is not None else []
     for entry in load_toml(s.engine.name, "targets.toml").get("elsewhere", []):
         ids = as_ids(raw(s.config, entry["key"]))
-        if ids and s.engine.within(entry.get("versions", "")):
+        if ids and s.engine.within(entry.get("versions", "")) and entry["key"] not in read:
             known, default = convention_at(s, entry["key"]), tuple(sorted(w.inputs))
             agrees = any(meaning(ids, means) == default for means in entry["means"])
             if known is not None and agrees:
@@ -299,7 +319,7 @@ def aux_layers_defaulted(s: Subject) -> Iterator[Hit]:
     stated = list(_stated_elsewhere(s))
     if any(not agrees for _, _, agrees, _ in stated):
         return
-    fed = f"{s.engine} feeds the outputs of {layers(w.layer_outputs)} of {w.depth}"
+    fed = f"{_reader(s, w)} feeds the outputs of {layers(w.layer_outputs)} of {w.depth}"
     if stated:
         yield Hit(f"{stated[0][0]} is not read: {fed}", (at(s, stated[0][0]),))
     else:

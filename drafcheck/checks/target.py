@@ -11,9 +11,10 @@ from drafcheck.draftmode import one_of
 from drafcheck.finding import Confidence, Severity
 from drafcheck.registry import Hit, rule
 from drafcheck.subject import Subject
-from drafcheck.targets import capturing_algorithms
+from drafcheck.targets import capturing_algorithms, refused_by_words
 
 if TYPE_CHECKING:
+    from drafcheck.config import TargetConfig
     from drafcheck.targets import TargetClass
 
 
@@ -32,6 +33,10 @@ def target_unsupported(s: Subject) -> Iterator[Hit]:
     Use the version named, or another engine.
     """
     assert s.target is not None
+    error = refused_by_words(s.engine, s.target, s.algorithm)
+    if error is not None:
+        yield _refused(s, s.target, error)
+        return
     found = s.target_class
     obstacle = _obstacle(s, found) if found is not None else None
     if found is None or obstacle is None:
@@ -43,6 +48,18 @@ def target_unsupported(s: Subject) -> Iterator[Hit]:
         (s.target.at("architectures"),),
         help=_help(s, found, since),
         confidence=Confidence.CERTAIN if known else Confidence.LIKELY,
+        stops=True,
+    )
+
+
+def _refused(s: Subject, target: TargetConfig, error: str) -> Hit:
+    """A target that this release refuses by name. What its class can do counts in releases without such a list."""
+    since = s.target_class.captures_since if s.target_class is not None else None
+    return Hit(
+        f"{s.engine} drafts for no target of model_type {target.language.get('model_type')}: {error}",
+        (target.at(*target.route, "model_type"),),
+        help=f"use {s.engine.name} {since} or later" if since and _later(s, since) else "use a later release",
+        confidence=Confidence.CERTAIN if s.engine.exact else Confidence.LIKELY,
         stops=True,
     )
 

@@ -5,32 +5,48 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from drafcheck.contract import Engine, load_toml
-from drafcheck.draftmode import draft_mode_name, refusal_text, rewriting
-from drafcheck.modeltypes import book, converted, knows
+from drafcheck.draftmode import class_name, refusal_text, rewriting
+from drafcheck.modeltypes import book, knows
 from drafcheck.plan.model import Refusal
-from drafcheck.targets import registered
+from drafcheck.targets import draft_kind, refused_by_words, registered
 
 if TYPE_CHECKING:
-    from drafcheck.config import DraftConfig
+    from drafcheck.config import DraftConfig, TargetConfig
 
 
 def chosen_class(engine: Engine, config: DraftConfig, algorithm: str) -> str | None:
     """The class that the engine builds: the first of ``architectures`` that it has, after draft mode's renaming."""
-    named = [draft_mode_name(engine, name, algorithm) for name in config.architectures]
+    named = [class_name(engine, config, name, algorithm) for name in config.architectures]
     return next((name for name in named if registered(engine, name)), None)
 
 
-def refused_early(engine: Engine, config: DraftConfig, algorithm: str) -> Refusal | None:
+def refused_early(
+    engine: Engine, config: DraftConfig, algorithm: str, target: TargetConfig | None = None
+) -> Refusal | None:
     """The refusal before any tensor is looked at (stages ``config`` and ``class``), or None.
 
     None as well for an engine whose classes and model types the contract book does not list.
     """
-    return _refused_model_type(engine, config) or _refused_class(engine, config, algorithm)
+    refused = _refused_model_type(engine, config)
+    early = refused or (_refused_class(engine, config, algorithm) if _named_early(engine, config) else None)
+    return early or _refused_target(engine, target, algorithm) or _refused_class(engine, config, algorithm)
+
+
+def _named_early(engine: Engine, config: DraftConfig) -> bool:
+    """Whether the release looks the first name up as it is written, and has no class for it."""
+    early = load_toml(engine.name, "registry.toml").get("name_as_written", "")
+    names = config.architectures
+    return not names or (bool(early) and engine.within(early) and not registered(engine, names[0]))
+
+
+def _refused_target(engine: Engine, target: TargetConfig | None, algorithm: str) -> Refusal | None:
+    error = refused_by_words(engine, target, algorithm) if target is not None else None
+    return Refusal("config", error, "target") if error is not None else None
 
 
 def _refused_model_type(engine: Engine, config: DraftConfig) -> Refusal | None:
     rules = book(engine)
-    if "refusals" not in rules or config.text("auto_map", "AutoConfig") is not None:
+    if config.settled or "refusals" not in rules or config.text("auto_map", "AutoConfig") is not None:
         return None
     if config.model_type is None:
         return Refusal("config", rules["refusals"]["absent"], "model-type", key="model_type")
@@ -44,7 +60,7 @@ def _refused_class(engine: Engine, config: DraftConfig, algorithm: str) -> Refus
     if not names_count(engine, config, algorithm) or chosen_class(engine, config, algorithm) is not None:
         return None
     names = config.architectures
-    wanted = looked_for(engine, names[0], algorithm) if names else ""
+    wanted = looked_for(engine, config, names[0], algorithm) if names else ""
     error = refusal_text(engine, "unregistered" if names else "absent", wanted)
     return Refusal("class", error, "architecture", key="architectures")
 
@@ -52,17 +68,19 @@ def _refused_class(engine: Engine, config: DraftConfig, algorithm: str) -> Refus
 def names_count(engine: Engine, config: DraftConfig, algorithm: str) -> bool:
     """Whether the names in ``architectures`` decide which class is built, and the book knows the engine's classes.
 
-    Not where the config is converted first, or where the algorithm's own code chooses the class.
+    Not where the algorithm's own code chooses the class, unless the config names draft classes only.
     """
     book = load_toml(engine.name, "registry.toml")
-    if "refusals" not in book or converted(engine, config):
+    if "refusals" not in book:
         return False
-    return "rewrite" not in book or rewriting(engine, algorithm) is not None
+    if "rewrite" not in book or rewriting(engine, algorithm) is not None:
+        return True
+    return bool(config.architectures) and all(draft_kind(engine, name) for name in config.architectures)
 
 
-def looked_for(engine: Engine, name: str, algorithm: str) -> str:
+def looked_for(engine: Engine, config: DraftConfig, name: str, algorithm: str) -> str:
     """The name in the engine's refusal: the one as written where it is looked up before draft mode changes it."""
     early = load_toml(engine.name, "registry.toml").get("name_as_written", "")
     if early and engine.within(early) and not registered(engine, name):
         return name
-    return draft_mode_name(engine, name, algorithm)
+    return class_name(engine, config, name, algorithm)

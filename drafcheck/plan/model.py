@@ -150,6 +150,8 @@ class WiringPlan:
     graph_outputs: tuple[int, ...] | None = None  # those in CUDA graphs, where a release records them with others
     source: str = "default"  # "default" or the dotted config key the ids come from
     ids: tuple[int, ...] | None = None  # as written in the config
+    plus: int = 0  # what the engine adds to each of them, because of the key that they stand under
+    runner: str = ""  # the model runner that serves, where the engine has several
     bad_ids: str | None = None  # the JSON type of what stands in their place, when the engine can not take it
     depth: int | None = None  # num_hidden_layers of the target
     embed_width: int | None = None  # width of the embeddings that the width test compares with

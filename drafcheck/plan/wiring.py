@@ -31,22 +31,23 @@ def plan_wiring(  # noqa: PLR0917 - the parts of a Subject, in its order
     engine: Engine,
     algorithm: str,
     load: LoadPlan | None,
+    runner: str = "",
 ) -> WiringPlan:
-    """Work out what ``engine`` hands to the drafter.
+    """Work out what ``engine`` hands to the drafter; ``runner`` is the one asked for, where the engine has several.
 
     What needs the target's config stays None without it. Wrong types in the draft's config are read as the
     engine reads them: an exception there means "no ids".
     """
-    plan = WiringPlan(states=contract.states)
+    plan = WiringPlan(states=contract.states, runner=runner_of(engine, config, target, runner))
     book = load_toml(engine.name, "targets.toml")
-    reading = in_force(book.get("hidden_states", []), engine)
+    reading = reading_of(engine, plan.runner)
     _expected(plan, config, contract, load)
     if contract.states == "last":
         _last_state(plan, contract, config, target)
         return plan
     if reading is None:
         return plan
-    _read_ids(plan, config, reading)
+    read_ids(plan, config, reading)
     plan.depth = target.num_hidden_layers if target is not None else None
     if one_of(algorithm, capturing_algorithms(engine)):
         plan.why_not = next(_obstacles(plan, config, reading, target_class, engine), None)
@@ -58,6 +59,8 @@ def plan_wiring(  # noqa: PLR0917 - the parts of a Subject, in its order
         plan.captured = True
         _layers(plan, reading, target_class)
     _widths(plan, config, contract, target)
+    if plan.fed is not None and plan.embed_width is not None and book["capture"].get("width_test"):
+        plan.fc_applied = plan.fed != plan.embed_width
     if target_class is not None:
         _graphs(plan, book, reading, target_class, engine)
     return plan
@@ -87,14 +90,50 @@ def is_fc(name: str) -> bool:
     return name.split(".")[-2:] == ["fc", "weight"]
 
 
-def _read_ids(plan: WiringPlan, config: DraftConfig, reading: Table) -> None:
-    value = raw(config, reading["ids"]) if reading["ids"] else MISSING
-    if value is MISSING or value is None:
+def reading_of(engine: Engine, runner: str) -> Table | None:
+    """How this release reads layer ids under a runner (empty: it has one); None when the book does not say."""
+    entries = load_toml(engine.name, "targets.toml").get("hidden_states", [])
+    return in_force([entry for entry in entries if entry.get("runner", runner) == runner], engine)
+
+
+def runner_of(engine: Engine, config: DraftConfig, target: TargetConfig | None, asked: str) -> str:
+    """The model runner that serves: the one asked for, else the release's choice for this draft and target.
+
+    Empty for an engine without a choice.
+    """
+    for entry in load_toml(engine.name, "targets.toml").get("runner", []):
+        if asked or not engine.within(entry.get("versions", "")):
+            continue
+        if any(key in config.data for key in entry.get("unless", [])):
+            continue
+        if "targets" not in entry or _serves(entry["targets"], target):
+            return str(entry["name"])
+    return asked
+
+
+def _serves(classes: list[str], target: TargetConfig | None) -> bool:
+    return target is not None and target.architecture in classes and "quantization_config" not in target.data
+
+
+def read_ids(plan: WiringPlan, config: DraftConfig, reading: Table) -> None:
+    """Note the ids of the first key that holds something; what a wrong type comes to is the book's to say."""
+    lenient = reading.get("other_types") == "default"
+    for entry in reading["ids"]:
+        value = raw(config, entry["key"])
+        hidden = "unless" in entry and bool(_table(config, entry["unless"]))
+        if hidden or value is MISSING or value is None or (lenient and not value):
+            continue
+        if lenient and not isinstance(value, list):
+            return
+        plan.source, plan.plus = entry["key"], entry.get("plus", 0)
+        plan.ids = as_ids(value)
+        plan.bad_ids = json_type(value) if plan.ids is None else None
         return
-    plan.source = reading["ids"]
-    plan.ids = as_ids(value)
-    if plan.ids is None:
-        plan.bad_ids = json_type(value)
+
+
+def _table(config: DraftConfig, key: str) -> dict[str, object]:
+    value = raw(config, key)
+    return value if isinstance(value, dict) else {}
 
 
 def as_ids(value: object) -> tuple[int, ...] | None:
@@ -136,7 +175,7 @@ def _layers(plan: WiringPlan, reading: Table, target_class: TargetClass) -> None
         plan.source = "default"
         plan.inputs = default_inputs(target_class.default or tuple(reading["default"]), plan.depth)
     else:
-        plan.inputs = inputs_of(target_class.ids_rule, plan.ids, plan.depth)
+        plan.inputs = inputs_of(target_class.ids_rule, tuple(i + plan.plus for i in plan.ids), plan.depth)
     if plan.inputs is not None:
         plan.layer_outputs = arriving(plan.inputs, plan.depth, target_class.final)
 
@@ -160,6 +199,8 @@ def _place(text: str, depth: int) -> int:
 def inputs_of(rule: str, ids: tuple[int, ...], depth: int | None) -> tuple[int, ...] | None:
     """The layer inputs that explicit ids stand for under a rule of targets.toml; None when that cannot be known."""
     shifted = tuple(i + 1 for i in ids)
+    if rule == "as_is":
+        return ids
     if rule == "plus_one":
         return shifted
     if rule == "plus_one_if_first_is_one":
@@ -176,7 +217,7 @@ def arriving(inputs: tuple[int, ...], depth: int | None, final: bool) -> tuple[i
 
 
 def _widths(plan: WiringPlan, config: DraftConfig, contract: Contract, target: TargetConfig | None) -> None:
-    """How wide the incoming state and the embeddings are, and whether the width test applies fc."""
+    """How wide the incoming state and the embeddings are."""
     one = target.hidden_size if target is not None else None
     hidden = contract.value("hidden_size", config)
     plan.embed_width = hidden if one is None or plan.target_hidden != hidden else one
@@ -184,8 +225,6 @@ def _widths(plan: WiringPlan, config: DraftConfig, contract: Contract, target: T
         plan.fed = one
     elif one is not None and plan.layer_outputs is not None:
         plan.fed = one * len(plan.layer_outputs)
-    if plan.fed is not None and plan.embed_width is not None:
-        plan.fc_applied = plan.fed != plan.embed_width
 
 
 def _graphs(plan: WiringPlan, book: Table, reading: Table, target_class: TargetClass, engine: Engine) -> None:
