@@ -263,7 +263,9 @@ class Contract(NamedTuple):
 
     def undescribed(self, config: DraftConfig) -> str | None:
         """The config key for which the book has no contract yet; None when the class is built as described."""
-        return next((key for key in self.not_described if config.data.get(key) is not None), None)
+        from drafcheck.lookup import MISSING, raw
+
+        return next((key for key in self.not_described if raw(config, key) not in (MISSING, None, False, 0)), None)
 
     def value(self, name: str, config: DraftConfig) -> int | None:
         """The integer that this release gets for ``name`` (hidden_size, num_aux, target_hidden ...).

@@ -37,6 +37,9 @@ State = Literal[
     "absent",
     "null",
     "nothing",
+    "any",
+    "no flag",
+    "not one",
     "empty",
     "not a table",
     "not a list",
@@ -140,6 +143,7 @@ class Flag(_Entry):
     is_: str = Field(default="", alias="is")
     any_case: bool = False
     null: Word = ""
+    nothing: Word = ""
     falsy: Word = ""
     differ: list[Pair] = []
     same: Pair | None = None
@@ -157,7 +161,10 @@ class Refuse(_Entry):
     is_not: int = 0
     not_in: list[str] = []
     below: int = 0
+    of: Word = ""
     beyond: Word = ""
+    length: Word = ""
+    strange: Words = []
     when: Word = ""
     unless: Word = ""
     cause: Word = ""
@@ -165,8 +172,8 @@ class Refuse(_Entry):
 
     @model_validator(mode="after")
     def _says_when(self) -> Refuse:
-        if len({"is_", "is_not", "not_in", "below", "beyond"} & self.model_fields_set) != 1:
-            raise ValueError("one of `is`, `is_not`, `not_in`, `below` and `beyond` is wanted")
+        if len({"is_", "is_not", "not_in", "below", "beyond", "length", "strange"} & self.model_fields_set) != 1:
+            raise ValueError("one of `is`, `is_not`, `not_in`, `below`, `beyond`, `length` and `strange` is wanted")
         return self
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from drafcheck.contract import Engine, Table, load_toml
 from drafcheck.draftmode import class_name
-from drafcheck.targets import draft_kind, registered
+from drafcheck.targets import draft_kind, registered, registered_since
 
 if TYPE_CHECKING:
     from drafcheck.config import DraftConfig
@@ -146,9 +146,21 @@ def class_for(engine: Engine, head: Head, names: Iterable[str]) -> str | None:
 
     The release asked for may lack the class: see ``drafcheck.targets.registered``.
     """
+    entry = _fitting(engine, head, names)
+    return None if entry is None else str(entry["class"])
+
+
+def taken_since(engine: Engine, head: Head, names: Iterable[str]) -> str | None:
+    """The first release that takes such a head in that class; None when no known one does."""
+    entry = _fitting(engine, head, names)
+    return None if entry is None else entry.get("since") or registered_since(engine, entry["class"])
+
+
+def _fitting(engine: Engine, head: Head, names: Iterable[str]) -> Table | None:
     text = "\n".join(names)
     for entry in load_toml(engine.name, "registry.toml").get("fits", []):
         wanted = all(part in text for part in entry.get("when", []))
         if entry["kind"] == head.kind and wanted and not any(part in text for part in entry.get("unless", [])):
-            return str(entry["class"])
+            found: Table = entry
+            return found
     return None

@@ -1,10 +1,10 @@
 """Reading a config as a contract says: first usable value, integer products, flags.
 
 The little language of ``[[read]]``: ``"key.sub"`` is a config key, ``"a | b"`` the first of two that is present,
-``"key where model_type is x"`` one that counts for that model_type only, ``"len key"`` the length of a list,
-``"max key"`` the largest integer of one, ``"= a * b // c"`` an expression over other quantities,
-``"target vocab_size"`` a size of the target, where there is one, a number is itself. ``param`` shapes are such
-expressions too.
+``"key where model_type is x"`` one that counts for that model_type only, ``"len key"`` the length of a list
+(``"count key"``: also of an empty one), ``"max key"`` the largest integer of one, ``"= a * b // c"`` an expression over
+other quantities, ``"target vocab_size"`` a size of the target, where there is one, a number is itself. ``param`` shapes
+are such expressions too.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from drafcheck.contract import Contract, Table
 
 MISSING = object()
+LISTS = ("len", "count", "max")
 OF_THE_TARGET = "target "
 _TERM = re.compile(r"\s*(\*|//|\+)\s*")
 
@@ -70,8 +71,9 @@ def _item(contract: Contract, item: int | str, config: DraftConfig) -> int | Non
         return evaluate(contract, item[2:], config)
     if item.startswith(OF_THE_TARGET):
         return _of_the_target(config, item[len(OF_THE_TARGET) :])
-    if item.startswith(("len ", "max ")):
-        return _of_a_list(raw(config, item[4:]), item[:3])
+    what, _, key = item.partition(" ")
+    if what in LISTS:
+        return _of_a_list(raw(config, key), what)
     key, _, model_type = item.partition(" where model_type is ")
     if model_type and config.data.get("model_type") != model_type:
         return None
@@ -79,8 +81,8 @@ def _item(contract: Contract, item: int | str, config: DraftConfig) -> int | Non
 
 
 def _of_a_list(value: object, what: str) -> int | None:
-    if what == "len":
-        return len(value) if isinstance(value, (list, dict, str)) and value else None
+    if what != "max":
+        return len(value) if isinstance(value, (list, dict, str)) and (value or what == "count") else None
     return max(value) if isinstance(value, list) and value and all(map(is_integer, value)) else None
 
 
@@ -130,8 +132,8 @@ def flag(contract: Contract, name: str, config: DraftConfig) -> bool:
 
 def _stated(contract: Contract, entry: Table, config: DraftConfig) -> bool:
     """Whether a flag is set by what stands in the config, or by what its class supplies where a key is absent."""
-    if "null" in entry:
-        return raw(config, entry["null"]) is None
+    if "null" in entry or "nothing" in entry:
+        return raw(config, entry.get("null") or entry["nothing"]) in (None, None if "null" in entry else MISSING)
     if "text" in entry:
         return bool(raw(config, entry["text"][0]) == entry["text"][1])
     if "falsy" in entry:
@@ -183,6 +185,6 @@ def keys_read(contract: Contract, config: DraftConfig) -> list[str]:
     wanted = [
         key
         for key, _, only in named
-        if not key.startswith(("len ", "max ")) and only in ("", config.data.get("model_type"))
+        if key.partition(" ")[0] not in LISTS and only in ("", config.data.get("model_type"))
     ]
     return list(dict.fromkeys(present_key(config, key) for key in wanted))

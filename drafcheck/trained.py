@@ -8,7 +8,8 @@ from drafcheck.contract import Engine, load_toml, releases
 from drafcheck.fc import fc_of
 from drafcheck.finding import Confidence
 from drafcheck.lookup import raw
-from drafcheck.plan.wiring import arriving, as_ids, default_inputs, inputs_of
+from drafcheck.plan.ids import as_ids
+from drafcheck.plan.wiring import arriving, default_inputs, inputs_of
 from drafcheck.producers import BOOK
 from drafcheck.targets import target_class
 

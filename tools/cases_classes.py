@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cases import case
-from class_drafts import eagle1
+from class_drafts import dflash, domino, dspark, eagle1, mla
 from drafts import HIDDEN, VOCAB, Draft
 from weights import zeros
 
@@ -52,3 +52,84 @@ def _(draft: Draft) -> None:
     become(draft, eagle1())
     assert draft.target is not None
     draft.target["hidden_size"] = 2 * HIDDEN
+
+
+@case("good/mla")
+def _(draft: Draft) -> None:
+    become(draft, mla())
+
+
+@case("good/dflash", "0.5.12")
+def _(draft: Draft) -> None:
+    become(draft, dflash())
+
+
+@case("good/domino", "0.5.23")
+def _(draft: Draft) -> None:
+    become(draft, domino())
+
+
+@case("good/dspark", "0.5.17")
+def _(draft: Draft) -> None:
+    become(draft, dspark())
+
+
+@case("DC102/mla-projection-alone")
+def _(draft: Draft) -> None:
+    become(draft, mla())
+    draft.drop("layers.0.self_attn.kv_a_proj_with_mqa.weight")
+
+
+@case("DC105/mla-model-prefix", "0.5.23")
+def _(draft: Draft) -> None:
+    become(draft, mla())
+    draft.rename(lambda name: f"model.{name}" if "layers" in name else name)
+
+
+@case("DC401/dflash-ids-for-another-fc")
+def _(draft: Draft) -> None:
+    become(draft, dflash())
+    draft.config["dflash_config"]["target_layer_ids"] = [1, 3, 5]
+
+
+@case("DC402/dflash-target-without-layers")
+def _(draft: Draft) -> None:
+    become(draft, dflash())
+    assert draft.target is not None
+    draft.target |= {"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2"}
+
+
+@case("DC403/dflash-past-the-end")
+def _(draft: Draft) -> None:
+    become(draft, dflash())
+    draft.config["dflash_config"]["target_layer_ids"] = [1, 9]
+    draft.set(num_target_layers=12)
+
+
+@case("DC504/dspark-as-dflash", "0.5.17")
+def _(draft: Draft) -> None:
+    become(draft, dspark())
+    draft.set(architectures=["DFlashDraftModel"])
+
+
+@case("DC101/domino-before-it-was-read", "0.5.17")
+def _(draft: Draft) -> None:
+    become(draft, domino())
+
+
+@case("DC102/domino-without-a-projector", "0.5.23")
+def _(draft: Draft) -> None:
+    become(draft, domino())
+    draft.drop("embed_proj.2.weight")
+
+
+@case("DC104/domino-weights-in-dflash", "0.5.23")
+def _(draft: Draft) -> None:
+    become(draft, domino())
+    del draft.config["dflash_config"]["projector_type"]
+
+
+@case("DC509/dflash-mask-token", "0.5.12")
+def _(draft: Draft) -> None:
+    become(draft, dflash())
+    draft.config["dflash_config"]["mask_token_id"] = -1

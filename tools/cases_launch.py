@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from cases import case
-from drafts import HIDDEN, Draft, layer
-from weights import zeros
+from class_drafts import dflash
+from drafts import Draft
 
 SGLANG = "python3 -m sglang.launch_server --model-path meta-llama/Llama-3.1-8B-Instruct --dtype bfloat16"
 EAGLE3 = "--speculative-algorithm EAGLE3 --speculative-draft-model-path {draft}"
@@ -106,10 +106,8 @@ sglang(
 @case("DC704/longer-than-the-block", "0.5.15")
 def longer_than_the_block(draft: Draft) -> None:
     """A block drafter of four, asked for sixteen."""
-    draft.set(architectures=["DFlashDraftModel"], model_type="qwen3", block_size=4, dflash_config={"mask_token_id": 9})
-    body = {name: draft.weights[name] for name in ("fc.weight", "norm.weight")}
-    draft.weights = {**body, **layer("layers.0", HIDDEN), "hidden_norm.weight": zeros("BF16", HIDDEN)}
-    draft.drop("layers.0.hidden_norm.weight")
+    block = dflash()
+    draft.config, draft.weights = block.config, block.weights
     line = f"{SGLANG} {EAGLE3.replace('EAGLE3', 'DFLASH')} --speculative-num-draft-tokens 16"
     launched(draft, line.replace("{draft}", "/models/longer-than-the-block"))
 

@@ -10,7 +10,7 @@ from drafcheck.contract import load_toml
 from drafcheck.draftmode import class_name, flag_text, one_of, refusal_text
 from drafcheck.fc import fc_of
 from drafcheck.finding import Confidence, Location, Severity
-from drafcheck.heads import Head, class_for, draft_class, head_in, label_of, misfit
+from drafcheck.heads import Head, class_for, draft_class, head_in, label_of, misfit, taken_since
 from drafcheck.modeltypes import book, knows, nested_keys
 from drafcheck.plan.admission import looked_for, names_count
 from drafcheck.registry import Hit, rule
@@ -103,8 +103,8 @@ def _fitting(s: Subject) -> str | None:
 
 def _advice(s: Subject) -> str | None:
     fits, head = _fitting(s), _head(s)
-    if fits is not None:
-        since = registered_since(s.engine, fits)
+    if fits is not None and head is not None and s.selection is not None:
+        since = taken_since(s.engine, head, (t.name for t in s.selection.tensors))
         return f'set architectures to ["{fits}"], which {s.engine.name} has since {since}'
     if head is not None and head.kind == "model":
         whole = load_toml(s.engine.name, "registry.toml")["whole_models"]["algorithms"]

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from drafcheck.contract import load_toml
 from drafcheck.draftmode import flag_text, one_of
 from drafcheck.fc import Fc, at, fc_of, ids_key, states, switch_key
 from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.heads import misfit
+from drafcheck.plan.layer_states import first_with
 from drafcheck.registry import Hit, rule
 from drafcheck.subject import Subject
 from drafcheck.targets import capturing_algorithms
@@ -111,7 +113,7 @@ def _unlike_the_states(s: Subject, fc: Fc, w: WiringPlan) -> Hit:
     )
 
 
-@rule("DC402", "aux-not-captured", Severity.ERROR, needs=("config", "weights"), concerns="aux")
+@rule("DC402", "aux-not-captured", Severity.ERROR, needs=("config", "weights"), concerns="states")
 def aux_not_captured(s: Subject) -> Iterator[Hit]:
     """The target does not hand over the auxiliary hidden states that `fc` was trained on.
 
@@ -131,7 +133,9 @@ def aux_not_captured(s: Subject) -> Iterator[Hit]:
     fc, w = fc_of(s, skipped=True), s.wiring
     if fc is None or w is None or (s.target_class is not None and not s.target_class.registered):
         return
-    if w.captured is False and not _launched_otherwise(s):
+    if w.states == "layers":
+        yield from _layers_not_captured(s, w)
+    elif w.captured is False and not _launched_otherwise(s):
         yield Hit(
             f"no auxiliary hidden states are captured ({w.why_not}): `{fc.tensor.name}` takes {fc.columns} values, "
             f"{_what_arrives(s, w)}",
@@ -151,6 +155,22 @@ def _launched_otherwise(s: Subject) -> bool:
     """Whether nothing is captured because of the launch line's algorithm, which DC701 says."""
     capturing = capturing_algorithms(s.engine)
     return s.algorithm_launched and bool(capturing) and not one_of(s.algorithm, capturing)
+
+
+def _layers_not_captured(s: Subject, w: WiringPlan) -> Iterator[Hit]:
+    """A target class without the hook; under another algorithm nothing is asked for, which DC504 says."""
+    if w.captured is not False or s.target_class is None or s.target is None or s.contract is None:
+        return
+    book = load_toml(s.engine.name, "targets.toml")["layer_states"]
+    if not one_of(s.algorithm, book["algorithms"]):
+        return
+    since = first_with(s.target_class.architecture, book, dspark="spark" in s.contract.kind)
+    yield Hit(
+        f"the outputs of the target's layers are not captured ({w.why_not}): the server stops at start",
+        (s.target.at("architectures"),),
+        help=f"use {s.engine.name} {since} or later" if since else "use an engine that captures for this target",
+        stops=True,
+    )
 
 
 def _what_arrives(s: Subject, w: WiringPlan) -> str:

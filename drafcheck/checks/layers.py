@@ -10,7 +10,8 @@ from drafcheck.contract import load_toml
 from drafcheck.fc import at, fc_of, ids_key, layers
 from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.lookup import raw
-from drafcheck.plan.wiring import as_ids, reading_of
+from drafcheck.plan.ids import as_ids
+from drafcheck.plan.wiring import reading_of
 from drafcheck.registry import Hit, rule
 from drafcheck.subject import Subject
 from drafcheck.trained import Trained, convention_at, ids_to_write, meaning, release_that_reads, trained_on
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from drafcheck.plan.model import WiringPlan
 
 
-@rule("DC403", "aux-layer-range", Severity.ERROR, Severity.WARNING, needs=("config", "contract"), concerns="aux")
+@rule("DC403", "aux-layer-range", Severity.ERROR, Severity.WARNING, needs=("config", "contract"), concerns="states")
 def aux_layer_range(s: Subject) -> Iterator[Hit]:
     """A layer id that the engine never captures: past the end, negative, repeated, or no integer.
 
@@ -99,6 +100,8 @@ def _id_list(ids: Sequence[int]) -> str:
 def _range(s: Subject, w: WiringPlan) -> str:
     if w.depth is None or s.target_class is None:
         return "a layer cannot be negative"
+    if w.states == "layers":
+        return f"the target has the layers 0 to {w.depth - 1}, and the server stops at start"
     arrived = len(w.layer_outputs or ())
     if arrived == len(w.ids or ()):
         return "there is no output before the first layer, and the first request dies"

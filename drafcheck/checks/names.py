@@ -14,6 +14,7 @@ from drafcheck.normflags import idle, unswitched
 from drafcheck.plan.compare import first_release_that_takes
 from drafcheck.plan.model import LoadPlan, Parameter, Partial
 from drafcheck.plan.wanted import Wanted, wanted_names, writer_of
+from drafcheck.plan.wiring import is_fc
 from drafcheck.registry import Hit, rule
 from drafcheck.tensor import Tensor
 from drafcheck.words import count, listed, share
@@ -218,12 +219,14 @@ def unwritten_parameter(s: Subject) -> Iterator[Hit]:
         return
     if layer_elsewhere(plan, contract) is not None:
         return  # DC203 speaks of it
+    if plan.refused is not None and plan.refused.cause == "missing":
+        yield Hit(f"{s.engine} stops: {plan.refused.error}", (Location(file=_file(s)),), about=tuple(plan.unwritten))
     absent = absent_layers(plan)
     unwritten = [plan.parameters[n] for n in plan.unwritten if layer_of(n) not in absent]
     switched = {name for group in idle(s) for name in group.parameters}
     missing = [p for p in unwritten if _is_ours(p, plan) and p.name not in switched]
     if s.wiring is not None and s.wiring.fc_applied is False:  # a head made for one state has no fc and needs none
-        missing = [p for p in missing if p.name != "model.fc.weight"]
+        missing = [p for p in missing if not is_fc(p.name)]
     missing.sort(key=lambda p: list(_STATE).index(p.initial))  # the worst first
     if missing and plan.refused is None:  # after a refusal nobody serves what the loader did not come to
         yield _unwritten(s, missing)

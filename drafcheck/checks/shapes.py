@@ -12,6 +12,7 @@ from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.lookup import MISSING, raw
 from drafcheck.plan.fit import shape_of
 from drafcheck.plan.model import Parameter, Refusal, Write
+from drafcheck.plan.wiring import is_fc
 from drafcheck.registry import Hit, rule
 from drafcheck.tensor import Tensor
 from drafcheck.width import hidden_size_meant
@@ -84,7 +85,7 @@ def _belongs_elsewhere(s: Subject, refusal: Refusal) -> bool:
         return True
     if parameter.name in ("lm_head.weight", "model.embed_tokens.weight"):
         return same_rank and tensor[0] != parameter.shape[0]
-    if parameter.name == "model.fc.weight":
+    if is_fc(parameter.name):
         return same_rank and (tensor[0] == parameter.shape[0] or tensor[::-1] == parameter.shape)
     return _head_dim_at_fault(s, contract, _head_rows(parameter, _shard_of(contract, refusal.tensor))) is not None
 
@@ -258,7 +259,7 @@ def layer_count(s: Subject) -> Iterator[Hit]:
     elif (elsewhere := layer_elsewhere(plan, contract)) is not None and plan.refused is None:
         yield other_layer(s, elsewhere)
         return
-    elif absent := sorted(absent_layers(plan)):
+    elif absent := sorted(absent_layers(plan) if plan.refused is None else ()):
         yield Hit(
             f"config.json says {said} layers, the file holds {len(in_file)}: {_span(absent)} uninitialised",
             (s.config.at("num_hidden_layers"),),

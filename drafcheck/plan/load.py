@@ -154,10 +154,13 @@ class _State:
             self.plan.lost.append(refusal)
             if self.plan.refused is None:
                 self.plan.refused = refusal
-                self.plan.unread.extend(part for part, _ in parts)
+                self.plan.unread.append(tensor)
+                self.plan.dropped.extend(Drop(part, "alone") for part, _ in parts if part is not tensor)
         elif self.plan.refused is None:
             for part, where in parts:
                 self._write(part, where, fitted)
+        else:
+            self.plan.dropped.extend(Drop(part, "alone") for part, _ in parts if part not in self.plan.unread)
 
     def _refusal(self, tensor: Tensor, found: Route, fitted: Fit | None) -> Refusal | None:
         if found.end == "refused":
@@ -217,9 +220,8 @@ class _State:
     def settle(self) -> None:
         """Who was never written, who only in part, and what the loader insists on."""
         for name, held in self.held.items():
-            self.plan.waiting[name] = [tensor for tensor, _ in held.values()]
-            if self.plan.refused is None:
-                self.plan.dropped.extend(Drop(tensor, "alone") for tensor in self.plan.waiting[name])
+            self.plan.waiting[name] = [tensor for tensor, _ in held.values() if tensor not in self.plan.unread]
+            self.plan.dropped.extend(Drop(tensor, "alone") for tensor in self.plan.waiting[name])
         self._count()
         for entry in self.contract.required:
             missing = [name for name in entry["parameters"] if name in self.plan.unwritten]

@@ -41,7 +41,7 @@ def _route(contract: Contract, name: str, parameters: Collection[str]) -> Route:
     names = contract.names
     written, name = name, _renamed(names, name)
     last = name.rpartition(".")[2]
-    if (names.get("mapping") and names["mapping"] in name) or last == names.get("mapping_word", "."):
+    if is_mapping(names, name):
         return _mapped(contract, name, parameters)
     if _skipped(names, name, last):
         return Route("design")
@@ -56,6 +56,13 @@ def _route(contract: Contract, name: str, parameters: Collection[str]) -> Route:
     if shard is not None and "unknown_stacked" in names and not tried[-1].endswith(".bias"):
         return Route("refused", looked_for=tried[-1], error=names["unknown_stacked"].replace("{name}", tried[-1]))
     return _nowhere(contract, tried[-1], parameters)
+
+
+def is_mapping(names: Table, name: str) -> bool:
+    """Whether the loader takes a tensor of that name for d2t."""
+    return bool(names.get("mapping") and names["mapping"] in name) or name.rpartition(".")[2] == names.get(
+        "mapping_word"
+    )
 
 
 def _renamed(names: Table, name: str) -> str:

@@ -101,14 +101,19 @@ def refused_config(contract: Contract, config: DraftConfig) -> Refusal | None:
 
 def _refusal(contract: Contract, entry: Table, config: DraftConfig) -> Refusal:
     value = raw(config, entry["key"])
-    error = entry["error"].replace("{type}", _type(value)).replace("{repr}", repr(value)[:40])
-    error = error.replace("{value}", str(value)[:40])
+    error = (
+        entry["error"].replace("{type}", _type(value)).replace("{repr}", repr(None if value is MISSING else value)[:40])
+    )
+    error = error.replace("{value}", str(contract.value(entry["of"], config) if "of" in entry else value)[:40])
     if "beyond" in entry and isinstance(value, list):
         limit = contract.value(entry["beyond"], config) or 0
         place = next(i for i, layer in enumerate(value) if not 0 <= layer < limit)
         numbers = {"{place}": place, "{item}": value[place], "{limit}": limit}
         for name, number in numbers.items():
             error = error.replace(name, str(number))
+    if "strange" in entry and isinstance(value, list):
+        place = next(i for i, item in enumerate(value) if item not in entry["strange"])
+        error = error.replace("{place}", str(place)).replace("{item}", repr(value[place])[:40])
     key = present_key(config, entry["key"])
     return Refusal(entry.get("stage", "construct"), error, entry.get("cause", "config-key"), key=key)
 
@@ -123,13 +128,21 @@ def _applies(contract: Contract, entry: Table, config: DraftConfig) -> bool:
         name = next((n for n, items in contract.read.items() if items == [entry["key"]]), "")
         known = contract.value(name, config)
         return known is not None and known != entry["is_not"]
+    return _measures(contract, entry, config, value) if "is" not in entry else _is(value, entry["is"])
+
+
+def _measures(contract: Contract, entry: Table, config: DraftConfig, value: object) -> bool:
+    """The conditions on a number, or on the numbers and the length of a list."""
     if "below" in entry:
-        return is_integer(value) and value < entry["below"]
-    if "beyond" in entry:
-        limit = contract.value(entry["beyond"], config)
-        layers = value if isinstance(value, list) and all(map(is_integer, value)) else []
-        return limit is not None and any(not 0 <= layer < limit for layer in layers)
-    return _is(value, entry["is"])
+        number = contract.value(entry["of"], config) if "of" in entry else value
+        return is_integer(number) and number < entry["below"]
+    if "strange" in entry:
+        return isinstance(value, list) and any(item not in entry["strange"] for item in value)
+    if "length" in entry:
+        return isinstance(value, list) and len(value) != contract.value(entry["length"], config)
+    limit = contract.value(entry["beyond"], config)
+    layers = value if isinstance(value, list) and all(map(is_integer, value)) else []
+    return limit is not None and any(not 0 <= layer < limit for layer in layers)
 
 
 def _is(value: object, state: str) -> bool:
@@ -138,6 +151,9 @@ def _is(value: object, state: str) -> bool:
         "absent": value is MISSING,
         "null": value is None,
         "nothing": value is MISSING or value is None,
+        "any": True,
+        "no flag": not isinstance(value, bool),
+        "not one": value is True or value != 1,
         "empty": isinstance(value, (list, str)) and not value,
         "not a table": present and not isinstance(value, dict),
         "a number": present and isinstance(value, (int, float)),

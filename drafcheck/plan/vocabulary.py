@@ -11,6 +11,7 @@ from drafcheck.decode import LARGEST, DecodeError, decode
 from drafcheck.finding import Confidence
 from drafcheck.plan.inverse import inverted
 from drafcheck.plan.model import LoadPlan, VocabularyPlan
+from drafcheck.plan.names import is_mapping
 from drafcheck.plan.quick import confirmed
 from drafcheck.source import SourceError
 from drafcheck.tensor import Tensor
@@ -161,9 +162,8 @@ def named(tensors: Sequence[Tensor], name: str) -> Tensor | None:
 
 
 def _find(plan: VocabularyPlan, tensors: list[Tensor], contract: Contract) -> None:
-    mark = contract.names.get("mapping")
     # The last one wins, as in the loader: each replaces the one before.
-    plan.d2t_tensor = next((t for t in reversed(tensors) if mark and mark in t.name), None)
+    plan.d2t_tensor = next((t for t in reversed(tensors) if is_mapping(contract.names, t.name)), None)
     plan.t2d_tensor = next((t for t in reversed(tensors) if t.name.rpartition(".")[2] == "t2d"), None)
     plan.head_tensor = named(tensors, HEAD)
     if plan.d2t_tensor is not None:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from drafcheck.contract import Table, in_force, load_toml
 from drafcheck.draftmode import flag_text, one_of
 from drafcheck.lookup import MISSING, raw
+from drafcheck.plan.ids import as_ids
+from drafcheck.plan.layer_states import fill
 from drafcheck.plan.model import WiringPlan
 from drafcheck.targets import capturing_algorithms
 
@@ -44,6 +46,9 @@ def plan_wiring(  # noqa: PLR0917 - the parts of a Subject, in its order
     _expected(plan, config, contract, load)
     if contract.states == "last":
         _last_state(plan, contract, config, target)
+        return plan
+    if contract.states == "layers":
+        fill(plan, config, target, target_class, contract, engine, algorithm)
         return plan
     if reading is None:
         return plan
@@ -134,14 +139,6 @@ def read_ids(plan: WiringPlan, config: DraftConfig, reading: Table) -> None:
 def _table(config: DraftConfig, key: str) -> dict[str, object]:
     value = raw(config, key)
     return value if isinstance(value, dict) else {}
-
-
-def as_ids(value: object) -> tuple[int, ...] | None:
-    """A JSON list as layer ids, taken as Python's arithmetic takes it (true is 1, 2.0 is 2); None for anything else."""
-    if not isinstance(value, list):
-        return None
-    whole = [isinstance(v, int) or (isinstance(v, float) and v.is_integer()) for v in value]
-    return tuple(int(v) for v in value) if all(whole) else None
 
 
 def json_type(value: object) -> str:
