@@ -62,11 +62,20 @@ class Algorithms(_Entry):
 
 
 class Detect(_Entry):
-    """What a release takes a draft for when no method is given: by parts of its path, else ``otherwise``."""
+    """What a release takes a draft for when no method is given: by its path, its class, its model_type."""
 
-    parts: list[Pair]
+    kept: Words
+    words: list[Pair]
+    classes: dict[str, Word] = {}
+    model_types: dict[str, Word]
     otherwise: Word
     error: str = ""
+
+
+class MethodsBook(_Table):
+    """``<engine>/methods.toml``."""
+
+    detect: list[Detect]
 
 
 class Draft(_Table):
@@ -158,7 +167,6 @@ class LaunchBook(_Table):
     known: list[Known] = []
     foreign: dict[str, str] = {}
     algorithms: list[Algorithms] = []
-    detect: list[Detect] = []
     draft: Draft
     together: list[Together] = []
     without: list[Without] = []

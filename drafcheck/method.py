@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from drafcheck.contract import Engine, in_force, load_toml
+from drafcheck.words import listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,11 +15,16 @@ if TYPE_CHECKING:
 
 
 class Method(NamedTuple):
-    """A method, and why it is that one: ``because`` is a clause for messages, ``error`` what the engine says to it."""
+    """A method, and why: ``because`` is a clause about the draft, ``error`` what the engine says to it."""
 
     name: str
     because: str
     error: str = ""
+
+
+def chooses(engine: Engine) -> bool:
+    """Whether this engine chooses a method by itself where the launch names none."""
+    return bool(load_toml(engine.name, "methods.toml"))
 
 
 def method_of(path: str, config: DraftConfig, engine: Engine, given: str | None = None) -> Method | None:
@@ -37,15 +43,15 @@ def method_of(path: str, config: DraftConfig, engine: Engine, given: str | None 
         return found
     if given is not None:
         return Method(given.lower(), "the launch names it")
-    words = ", ".join(word for word, _ in rules["words"])
-    return Method(rules["otherwise"], f"none of {words} occurs in the path of the draft", rules.get("error", ""))
+    words = listed([word for word, _ in rules["words"]], 5)
+    return Method(rules["otherwise"], f"its path contains none of {words}", rules.get("error", ""))
 
 
 def _told(path: str, config: DraftConfig, rules: Table) -> Iterator[Method]:
     """What path and config say, in the order in which the engine asks them."""
     for word, name in rules["words"]:
         if word in path.lower():
-            yield Method(name, f'"{word}" occurs in the path of the draft')
+            yield Method(name, f"its path contains {word}")
     for named in config.architectures:
         if named in rules.get("classes", {}):
             yield Method(rules["classes"][named], f"architectures names {named}")

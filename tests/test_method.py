@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from drafcheck.config import DraftConfig
-from drafcheck.contract import resolve_engine
+from drafcheck.contract import load_toml, resolve_engine
 from drafcheck.conversion import as_read
 from drafcheck.jsonpos import Document
+from drafcheck.launch_models import MethodsBook
 from drafcheck.method import Method, method_of
 
 RECORDED = Path(__file__).parent.parent / "fixtures" / "verdicts" / "vllm" / "methods.jsonl"
@@ -39,6 +40,11 @@ def test_every_recorded_row() -> None:
         else:  # refused for its class or its model_type: the method shows in the class that was looked for, if at all
             assert row["error"]["stage"] == "speculative_config"
     assert (compared, len(ROWS)) == (52, 60)
+
+
+def test_the_book_fits_its_model() -> None:
+    book = MethodsBook.model_validate(load_toml("vllm", "methods.toml"))
+    assert [entry.otherwise for entry in book.detect] == ["draft_model"] * 5
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ FAMILIES = (
     "cases_mtp",
     "cases_settings",
     "cases_vllm",
+    "cases_vllm_wiring",
     "cases_reference",
     "cases_classes",
     "cases_launch",

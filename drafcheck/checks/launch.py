@@ -9,6 +9,7 @@ from drafcheck.contract import Table, in_force, load_toml
 from drafcheck.draftmode import flag_text, one_of
 from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.heads import draft_class, head_in, label_of, misfit
+from drafcheck.method import chooses, method_of
 from drafcheck.registry import Hit, rule
 from drafcheck.words import listed
 
@@ -71,8 +72,8 @@ def wrong_algorithm(s: Subject) -> Iterator[Hit]:
         yield _drafts_nothing(s, launch)
     elif (unknown := _unknown(s, launch, book)) is not None:
         yield unknown
-    elif "algorithm" not in launch.given and book.get("detect"):
-        yield from _guessed(s, launch, book)
+    elif "algorithm" not in launch.given and chooses(s.engine):
+        yield from _guessed(s, launch)
     elif misfit(s) is None:
         yield from _other_head(s, launch)
     yield from _no_draft(s, launch, book)
@@ -159,30 +160,23 @@ def _other_head(s: Subject, launch: Launch) -> Iterator[Hit]:
     )
 
 
-def _guessed(s: Subject, launch: Launch, book: Table) -> Iterator[Hit]:
-    """No method is given: a part of the draft's path decides."""
+def _guessed(s: Subject, launch: Launch) -> Iterator[Hit]:
+    """No method is given: the engine decides by the draft's path, and by its config."""
     assert s.config is not None
-    entry, draft = in_force(book["detect"], s.engine), launch.said.get("draft")
-    if entry is None or draft is None or launch.open_ended:
-        return
-    part, method = next(((p, m) for p, m in entry["parts"] if p in draft.lower()), ("", entry["otherwise"]))
+    draft = launch.said.get("draft")
+    method = method_of(draft, s.config, s.engine) if draft is not None and not launch.open_ended else None
     _, kind = draft_class(s.engine, s.config, s.contract, s.algorithm)
     served = load_toml(s.engine.name, "registry.toml").get("algorithms", {}).get(kind, [])
-    if kind is None or not served or one_of(method, served):
+    if method is None or kind is None or not served or one_of(method.name, served):
         return
-    why = f"its path contains {part}" if part else f"its path contains none of {_parts(entry)}"
-    ends = f", and stops with {entry['error']}" if not part and "error" in entry else ""
+    ends = f", and stops with {method.error}" if method.error else ""
     yield Hit(
-        f"no method is given, and {why}: {s.engine} takes {label_of(kind)} for {method}{ends}",
+        f"no method is given, and {method.because}: {s.engine} takes {label_of(kind)} for {method.name}{ends}",
         (at(launch, "draft"), s.config.at("architectures")),
         help=f"add {flag_text(s.engine, 'algorithm', served[0])}",
         confidence=Confidence.CERTAIN if s.engine.exact else Confidence.LIKELY,
         stops=bool(ends),
     )
-
-
-def _parts(entry: Table) -> str:
-    return listed([part for part, _ in entry["parts"]], 5)
 
 
 def _no_draft(s: Subject, launch: Launch, book: Table) -> Iterator[Hit]:
