@@ -24,6 +24,13 @@ CORPORA = {
     "synthetic": FIXTURES / "verdicts" / "vllm" / "checkpoints.tar.xz",
     "producers": FIXTURES / "producers" / "producers.tar.xz",
     "variants": FIXTURES / "verdicts" / "vllm" / "variants.tar.xz",
+    "mla": FIXTURES / "verdicts" / "vllm" / "mla.tar.xz",
+    "eagle1": FIXTURES / "verdicts" / "vllm" / "eagle1.tar.xz",
+    "dflash": FIXTURES / "verdicts" / "vllm" / "dflash.tar.xz",
+}
+PASSED_OVER = {
+    ("eagle1", "arch_llamaeagle"): "LlamaForCausalLMEagle: in 0.9.2 and 0.11.0 renamed to a class that there is not",
+    ("dflash", "n_mask_hidden"): "all names are looked at before one is loaded: refused, with nothing loaded before",
 }
 RENAMED = ("synthetic", "variants")
 LEFT_OUT = {
@@ -37,7 +44,6 @@ LEFT_OUT = {
     "c_hidden_act_2": "no activation: refused by transformers 5 in other words",
     "c_max_position_embeddings_1": "a length of 0: refused, which drafcheck does not know",
     "c_max_position_embeddings_0": "a text for a length: refused, which drafcheck knows of 0.33.0 only",
-    "t_deepseek_v3": "refused: vLLM makes an MTP draft of its model_type, which is not told yet",
     "n_aQb-weight": "a quotation mark in a name: the same refusal, written with other quotation marks",
     "n_midlayer-midlayer-x": "a name renamed twice: refused, if with another message",
     "n_layers-0-self_attn-q_proj-k_proj-weight": "a name stacked twice: refused, if with another message",
@@ -83,6 +89,8 @@ def left_out(row: dict[str, Any], folder: Path) -> str | None:
     config = json.loads((folder / row["checkpoint"] / "config.json").read_text())
     if row["checkpoint"] in LEFT_OUT:
         return LEFT_OUT[row["checkpoint"]]
+    if (row["corpus"], row["checkpoint"]) in PASSED_OVER:
+        return PASSED_OVER[row["corpus"], row["checkpoint"]]
     if row["version"] == "0.22.1" and (row["error"] or {}).get("type") == "StrictDataclassFieldValidationError":
         return "a check of transformers 5, where 0.22.1 runs with 4 as well"
     if row["version"] == "0.9.2" and row["checkpoint"] in ("87_speculators_qwen3", "88_speculators_gemma3"):
@@ -115,8 +123,8 @@ def test_every_row_agrees_or_is_left_out_for_a_reason(unpacked: dict[str, Path])
         if problems:
             wrong[row["checkpoint"]].append(f"{row['version']}: {'; '.join(problems)}")
     assert not wrong, json.dumps(wrong, indent=1)[:6000]
-    assert counted.total() == len(ROWS) == 1910
-    assert counted["compared"] == 1800, counted
+    assert counted.total() == len(ROWS) == 2407
+    assert counted["compared"] == 2295, counted
 
 
 def test_a_changed_row_is_noticed(unpacked: dict[str, Path]) -> None:

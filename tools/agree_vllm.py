@@ -12,7 +12,7 @@ STAGES = {
     "model_init": ("construct", "class"),
     "load_weights": ("load", "files"),
 }
-SERVED = ("compute_logits", "combine_hidden_states")  # it loaded, and the recording went on to use it
+SERVED = ("share", "compute_logits", "combine_hidden_states")  # it loaded, and the recording went on to use it
 MAPPING = "draft_id_to_target_id"
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 

@@ -183,3 +183,9 @@ def qwen3(draft: Draft) -> None:
 @case("DC102/vllm-qwen3-without-norms", "vllm==0.33.0")
 def qwen3_without_norms(draft: Draft) -> None:
     draft.set(architectures=["Qwen3ForCausalLM"], model_type="qwen3")
+
+
+@case("DC509/vllm-model-type-of-deepseek", "vllm==0.33.0")
+def model_type_of_deepseek(draft: Draft) -> None:
+    """Whatever the class is called, vLLM makes an MTP draft of it, and then looks for a class that there is not."""
+    draft.set(model_type="deepseek_v3")

@@ -31,7 +31,7 @@ Row = dict[str, Any]
 Counts = dict[str, int]
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
-LOADED = ("done", "load_weights", "compute_logits", "combine_hidden_states")
+LOADED = ("done", "load_weights", "share", "compute_logits", "combine_hidden_states")
 """The stages of a recording that the loader was reached in."""
 
 
