@@ -87,10 +87,8 @@ def folder_of(row: dict[str, Any], folders: dict[str, Path]) -> Path:
 
 def left_out(row: dict[str, Any], folder: Path) -> str | None:
     config = json.loads((folder / row["checkpoint"] / "config.json").read_text())
-    if row["checkpoint"] in LEFT_OUT:
-        return LEFT_OUT[row["checkpoint"]]
-    if (row["corpus"], row["checkpoint"]) in PASSED_OVER:
-        return PASSED_OVER[row["corpus"], row["checkpoint"]]
+    if named := LEFT_OUT.get(row["checkpoint"]) or PASSED_OVER.get((row["corpus"], row["checkpoint"])):
+        return named
     if row["version"] == "0.22.1" and (row["error"] or {}).get("type") == "StrictDataclassFieldValidationError":
         return "a check of transformers 5, where 0.22.1 runs with 4 as well"
     if row["version"] == "0.9.2" and row["checkpoint"] in ("87_speculators_qwen3", "88_speculators_gemma3"):
