@@ -193,6 +193,7 @@ class Move(_Table):
     from_: Word = Field(alias="from")
     to: str
     any: Words = []
+    whole: Words = []
 
 
 class Layer(_Table):
@@ -215,6 +216,7 @@ class Names(_Entry):
     halves: list[Triple] = []
     whole_experts: list[Pair] = []
     unknown_other: Word = ""
+    none_read: Word = ""
 
     rename: list[Pair] = []
     rename_start: list[Pair] = []

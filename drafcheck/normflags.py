@@ -126,6 +126,8 @@ def idle(s: Subject) -> list[Idle]:
     """The norms that are switched on and stay as they were made, one entry a switch; none once the engine refuses."""
     if s.config is None or s.contract is None or s.load is None or s.load.refused is not None:
         return []
+    if not s.load.writes:  # the whole head is missing
+        return []
     found = []
     for flag, names in switched(s.contract).items():
         empty = tuple(name for name in s.load.unwritten if name in names)

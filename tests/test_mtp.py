@@ -100,6 +100,50 @@ def test_values_of_the_wrong_type_are_findings(tmp_path: Path, value: object) ->
         assert "DC999" not in codes(report), (key, value)
 
 
+FP8 = {"quant_method": "fp8", "weight_block_size": [128, 128]}
+
+
+def packed(weights: Weights, scale: str, packed_as: str = "weight") -> Weights:
+    """Every projection of the head in 8 bits or packed, with its scale; norms, router and eh_proj stay as they are."""
+    found: Weights = {}
+    for name, tensor in weights.items():
+        stem, _, last = name.rpartition(".")
+        plain = last != "weight" or len(tensor.shape) < 2 or not stem.endswith("_proj") or "eh_proj" in stem
+        if not name.startswith(LAYER) or plain:
+            found[name] = tensor
+        else:
+            found |= {f"{stem}.{packed_as}": zeros("F8_E4M3", *tensor.shape), f"{stem}.{scale}": zeros("F32", 1, 1)}
+    return found
+
+
+@pytest.mark.parametrize(("scale", "numbers"), [("weight_scale_inv", "weight"), ("weight_scale", "weight_packed")])
+def test_a_quantised_head_is_compared_by_its_names(tmp_path: Path, scale: str, numbers: str) -> None:
+    head = FAMILIES["deepseek"]
+    whole = packed(head.weights(), scale, numbers)
+    save(tmp_path, {**head.config(), "quantization_config": FP8}, whole)
+    report = drafcheck.lint(tmp_path, engine="sglang==0.5.16")
+    assert (codes(report), report.checkpoints[0].outcome.value) == ([], "clean")
+    broken = {n: t for n, t in whole.items() if "experts.2." not in n and "o_proj" not in n}
+    save(tmp_path, {**head.config(), "quantization_config": FP8}, broken)
+    found = drafcheck.lint(tmp_path, engine="sglang==0.5.16").findings
+    assert [(f.rule, f.confidence) for f in found] == [
+        ("DC102", Confidence.LIKELY),
+        ("DC103", Confidence.LIKELY),
+        ("DC103", Confidence.LIKELY),
+    ]
+    assert "25.0 % of its rows" in found[1].message
+
+
+def test_a_quantised_upload_that_left_the_layer_out(tmp_path: Path) -> None:
+    head = FAMILIES["glm4_moe"]
+    left = {n: t for n, t in head.weights().items() if not n.startswith(LAYER)}
+    save(tmp_path, {**head.config(), "quantization_config": {"quant_method": "awq"}}, left)
+    (found,) = drafcheck.lint(tmp_path, engine="sglang==0.5.16").findings
+    assert found.rule == "DC102"
+    assert "the multi-token-prediction layer is missing" in found.message
+    assert "original checkpoint" in (found.help or "")
+
+
 def unproven(monkeypatch: pytest.MonkeyPatch) -> None:
     def read_only(engine: object, architecture: str | None) -> Contract | None:
         contract = contract_for(engine, architecture)  # type: ignore[arg-type]

@@ -86,3 +86,42 @@ def elsewhere(draft: Draft) -> None:
 def two(draft: Draft) -> None:
     become(draft, "deepseek")
     draft.set(num_nextn_predict_layers=2)
+
+
+@case("good/mtp-head-of-qwen3-next", "0.5.23")
+def qwen3_next(draft: Draft) -> None:
+    become(draft, "qwen3_next")
+
+
+@case("good/mtp-head-of-qwen3-moe", "0.5.16")
+def qwen3_moe(draft: Draft) -> None:
+    become(draft, "qwen3_moe")
+
+
+@case("good/mtp-layer-of-mimo", "0.5.9")
+def mimo(draft: Draft) -> None:
+    become(draft, "mimo")
+
+
+@case("good/mtp-layer-of-ernie", "0.5.16")
+def ernie(draft: Draft) -> None:
+    become(draft, "ernie")
+
+
+@case("DC102/mtp-head-missing-qwen3-moe", "0.5.13")
+def no_qwen(draft: Draft) -> None:
+    become(draft, "qwen3_moe")
+    draft.drop(*[name for name in draft.weights if name.startswith("mtp.")])
+
+
+@case("DC102/mtp-head-missing-ernie", "0.5.16")
+def no_ernie(draft: Draft) -> None:
+    become(draft, "ernie")
+    draft.drop(*[name for name in draft.weights if ".mtp_" in name])
+
+
+@case("DC102/mtp-layer-missing-quantised", "0.5.16")
+def no_layer_quantised(draft: Draft) -> None:
+    become(draft, "glm4_moe")
+    draft.drop(*[name for name in draft.weights if name.startswith(LAYER)])
+    draft.set(quantization_config={"quant_method": "awq", "bits": 4})

@@ -136,16 +136,24 @@ FAULTS: dict[str, Edit] = {
 }
 """The faults by name. One that changes nothing in a family is left out there."""
 
+FEW = {
+    *("healthy", "no_layer", "no_projection", "no_expert", "no_experts", "no_norms", "no_k", "no_router", "prefix"),
+    *("extra", "extra_unknown", "extra_projection", "extra_bias", "wide_projection", "long_o", "long_k", "no_count"),
+}
+"""The faults of the families whose bodies are made of what the first ones have been asked about."""
+
 
 def drafts(family: Family, seed: int, number: int) -> Iterator[tuple[str, Json, Weights]]:
     """The checkpoints of one family: the named faults, then ``number`` mixtures of small ones."""
     healthy = (family.config(), family.weights())
     for name, edit in FAULTS.items():
+        if family.few and name not in FEW:
+            continue
         config, weights = family.config(), family.weights()
         edit(family, config, weights)
         if name == "healthy" or (config, weights) != healthy:
             yield f"{family.name}-{name}", config, weights
-    for n in range(number):
+    for n in range(2 if family.few else number):
         chance = random.Random(f"{family.name} {seed} {n}")
         yield f"{family.name}-mixed{n}", *mixed(family, chance)
 

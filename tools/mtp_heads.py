@@ -27,6 +27,7 @@ class Family:
     config: Callable[[], Json]
     weights: Callable[[], Weights]
     own: str = ".eh_proj.weight"  # ends the name of the projection of embedding and state
+    few: bool = True  # ask about the faults that are its own alone
 
 
 def bf16(*shape: int) -> Weight:
@@ -210,12 +211,179 @@ def glm_weights() -> Weights:
     return target() | nextn(layer) | attention | routed(f"{layer}.mlp")
 
 
+def qwen(prefix: str, *, gate: int = 1, shared: bool = False, routed_: bool = True) -> Weights:
+    """Qwen's head: a projection with a norm for each input, one decoder layer, a final norm."""
+    layer = f"{prefix}.layers.0"
+    found = {
+        f"{prefix}.fc.weight": bf16(HIDDEN, 2 * HIDDEN),
+        **norms(prefix, "pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm"),
+        **norms(layer, "input_layernorm", "post_attention_layernorm"),
+        **gqa(f"{layer}.self_attn", norm=True, gate=gate),
+    }
+    if not routed_:
+        return found | dense(f"{layer}.mlp")
+    found |= {f"{layer}.mlp.gate.weight": bf16(EXPERTS, HIDDEN), **experts(f"{layer}.mlp")}
+    if shared:
+        found |= {f"{layer}.mlp.shared_expert_gate.weight": bf16(1, HIDDEN)}
+        found |= dense(f"{layer}.mlp.shared_expert", INNER)
+    return found
+
+
+def routed_keys() -> Json:
+    """What Qwen's configs say about experts."""
+    return {
+        "num_key_value_heads": KV_HEADS,
+        "head_dim": HEAD_DIM,
+        "num_experts": EXPERTS,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": INNER,
+        "decoder_sparse_step": 1,
+        "mlp_only_layers": [],
+        "norm_topk_prob": True,
+        "rope_theta": 10000.0,
+    }
+
+
+def qwen3_next_config() -> Json:
+    """Qwen3-Next: gated attention, routed experts and a shared one."""
+    return common(
+        "Qwen3NextForCausalLM",
+        "qwen3_next",
+        **routed_keys(),
+        shared_expert_intermediate_size=INNER,
+        linear_num_value_heads=4,
+        linear_num_key_heads=2,
+        linear_key_head_dim=16,
+        linear_value_head_dim=16,
+        linear_conv_kernel_dim=4,
+        full_attention_interval=4,
+        partial_rotary_factor=0.25,
+    )
+
+
+def qwen3_next_weights() -> Weights:
+    """The tensors under ``mtp.``."""
+    return target() | qwen("mtp", gate=2, shared=True)
+
+
+def qwen3_moe_config() -> Json:
+    """Qwen3-MoE with a head."""
+    return common("Qwen3MoeForCausalLM", "qwen3_moe", **routed_keys(), attention_bias=False, shared_expert=None)
+
+
+def qwen3_moe_weights() -> Weights:
+    """The tensors under ``mtp.``."""
+    return target() | qwen("mtp")
+
+
+def mimo_config() -> Json:
+    """MiMo-7B: Qwen2's layer, and its config class under another name."""
+    return common("MiMoForCausalLM", "qwen2", num_key_value_heads=KV_HEADS, num_nextn_predict_layers=1, rope_theta=1e4)
+
+
+def mimo_weights() -> Weights:
+    """The tensors under ``model.mtp_layers.0.``."""
+    layer = "model.mtp_layers.0"
+    found = norms(layer, "token_layernorm", "hidden_layernorm", "final_layernorm")
+    found |= norms(layer, "input_layernorm", "post_attention_layernorm")
+    found |= {f"{layer}.input_proj.weight": bf16(HIDDEN, 2 * HIDDEN)}
+    return target() | found | gqa(f"{layer}.self_attn", bias=True) | dense(f"{layer}.mlp")
+
+
+def ernie_config() -> Json:
+    """ERNIE 4.5: a dense layer."""
+    return common(
+        "Ernie4_5_MoeForCausalLM",
+        "ernie4_5_moe",
+        num_key_value_heads=KV_HEADS,
+        head_dim=HEAD_DIM,
+        moe_num_experts=EXPERTS,
+        moe_intermediate_size=INNER,
+        moe_k=2,
+        moe_num_shared_experts=1,
+        moe_layer_start_index=1,
+        moe_layer_end_index=1,
+        moe_layer_interval=1,
+        use_bias=False,
+        num_nextn_predict_layers=1,
+        rope_theta=1e4,
+    )
+
+
+def ernie_weights() -> Weights:
+    """The tensors under ``model.mtp_*.0.``."""
+    layer = "model.mtp_block.0"
+    found = {
+        "model.mtp_linear_proj.0.weight": bf16(HIDDEN, 2 * HIDDEN),
+        "model.mtp_emb_norm.0.weight": bf16(HIDDEN),
+        "model.mtp_hidden_norm.0.weight": bf16(HIDDEN),
+        **norms(layer, "input_layernorm", "post_attention_layernorm"),
+    }
+    return target() | found | gqa(f"{layer}.self_attn") | dense(f"{layer}.mlp")
+
+
+def bailing_config() -> Json:
+    """Ling 2.0: attention in one projection, routed experts."""
+    return common(
+        "BailingMoeV2ForCausalLM",
+        "bailing_moe",
+        num_key_value_heads=KV_HEADS,
+        head_dim=HEAD_DIM,
+        num_experts=EXPERTS,
+        num_shared_experts=1,
+        num_experts_per_tok=2,
+        moe_intermediate_size=INNER,
+        n_group=1,
+        topk_group=1,
+        first_k_dense_replace=1,
+        norm_topk_prob=True,
+        use_qk_norm=True,
+        use_qkv_bias=False,
+        use_bias=False,
+        rotary_dim=8,
+        partial_rotary_factor=0.5,
+        moe_router_enable_expert_bias=True,
+        score_function="sigmoid",
+        router_dtype="fp32",
+        routed_scaling_factor=2.5,
+        num_nextn_predict_layers=1,
+        rope_theta=1e4,
+        rope_scaling=None,
+        embedding_dropout=0.0,
+        auto_map={},
+    )
+
+
+def bailing_weights() -> Weights:
+    """The layer after the last one."""
+    layer = f"model.layers.{LAYERS}"
+    width = HEADS * HEAD_DIM
+    found = {
+        f"{layer}.attention.query_key_value.weight": bf16(width + 2 * KV_HEADS * HEAD_DIM, HIDDEN),
+        f"{layer}.attention.dense.weight": bf16(HIDDEN, width),
+        f"{layer}.attention.query_layernorm.weight": bf16(HEAD_DIM),
+        f"{layer}.attention.key_layernorm.weight": bf16(HEAD_DIM),
+        f"{layer}.eh_proj.weight": bf16(HIDDEN, 2 * HIDDEN),
+        **norms(layer, "enorm", "hnorm", "final_layernorm", "input_layernorm", "post_attention_layernorm"),
+        f"{layer}.mlp.gate.weight": bf16(EXPERTS, HIDDEN),
+        f"{layer}.mlp.gate.expert_bias": zeros("F32", EXPERTS),
+        **experts(f"{layer}.mlp"),
+        **dense(f"{layer}.mlp.shared_experts", INNER),
+    }
+    return target() | found
+
+
 LAYER = f"model.layers.{LAYERS}."
 
 FAMILIES = {
     family.name: family
     for family in (
-        Family("deepseek", "0.4.5", LAYER, deepseek_config, deepseek_weights),
+        Family("deepseek", "0.4.5", LAYER, deepseek_config, deepseek_weights, few=False),
         Family("glm4_moe", "0.4.10", LAYER, glm_config, glm_weights),
+        Family("qwen3_next", "0.5.2", "mtp.", qwen3_next_config, qwen3_next_weights, "fc.weight"),
+        Family("qwen3_moe", "0.5.13", "mtp.", qwen3_moe_config, qwen3_moe_weights, "fc.weight"),
+        Family("mimo", "0.4.6.post5", "model.mtp_layers.0.", mimo_config, mimo_weights, "input_proj.weight"),
+        Family("ernie", "0.5.1", "model.mtp_", ernie_config, ernie_weights, "mtp_linear_proj.0.weight"),
+        Family("bailing", "0.5.3", LAYER, bailing_config, bailing_weights),
     )
 }

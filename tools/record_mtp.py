@@ -40,12 +40,12 @@ def row(answer: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def rows(answers: Path) -> list[dict[str, Any]]:
-    """All answers, those of several releases that agree in one row, by checkpoint and release."""
+def rows(answers: Path, corpus: Path) -> list[dict[str, Any]]:
+    """All answers about the corpus, those of releases that agree in one row, by checkpoint and release."""
     found: dict[str, list[str]] = defaultdict(list)
     for file in sorted(answers.glob("*/*.json")):
         if file.stat().st_size:
-            for answer in json.loads(file.read_text()):
+            for answer in (a for a in json.loads(file.read_text()) if (corpus / a["ckpt"]).is_dir()):
                 found[json.dumps(row(answer), sort_keys=True)].append(file.stem)
     listed = [{**json.loads(text), "releases": sorted(releases, key=Version)} for text, releases in found.items()]
     return sorted(listed, key=lambda r: (r["checkpoint"], Version(r["releases"][0])))
@@ -69,7 +69,7 @@ def main() -> None:
     parser.add_argument("corpus", type=Path)
     parser.add_argument("--engine", default="sglang")
     given = parser.parse_args()
-    listed = rows(given.answers)
+    listed = rows(given.answers, given.corpus)
     folder = FOLDER / given.engine
     (folder / "mtp.jsonl").write_text("".join(json.dumps(r, sort_keys=True) + "\n" for r in listed))
     pack(given.corpus, {r["checkpoint"] for r in listed}, folder / "mtp.tar.xz")

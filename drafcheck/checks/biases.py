@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from drafcheck.checks.layer import is_missing
 from drafcheck.checks.names import names, places, plans
 from drafcheck.finding import Location, Severity
 from drafcheck.plan.wanted import wanted_names
@@ -70,8 +71,12 @@ def _bias_help(s: Subject, name: str) -> str:
 
 
 def _unwritten_biases(s: Subject) -> Iterator[Hit]:
-    plan, _ = plans(s)
-    biases = [n for n in plan.unwritten if n.endswith(".bias")] if plan.refused is None else []
+    plan, contract = plans(s)
+    biases = (
+        [n for n in plan.unwritten if n.endswith(".bias")]
+        if plan.refused is None and not is_missing(plan, contract)
+        else []
+    )
     for initial, severity in (("empty", Severity.ERROR), ("random", Severity.NOTE)):
         group = [n for n in biases if plan.parameters[n].initial == initial]
         if group:

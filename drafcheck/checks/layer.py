@@ -46,6 +46,11 @@ def other_layer(s: Subject, number: int) -> Hit:
     )
 
 
+def _left_behind(plan: LoadPlan) -> str:
+    stay = f"{count(len(plan.unwritten), 'parameter')} stay as they are built"
+    return stay if plan.refused is None else f"and refuses: {plan.refused.error}"
+
+
 def no_layer(s: Subject) -> Hit:
     """The file holds nothing of the head."""
     plan, contract = s.load, s.contract
@@ -56,7 +61,7 @@ def no_layer(s: Subject) -> Hit:
     return Hit(
         f"the multi-token-prediction layer is missing: none of {count(len(plan.seen), 'tensor')} {begins} "
         f"`{wanted[0]}`, from which {s.engine} builds the whole head "
-        f"({count(len(plan.unwritten), 'parameter')} stay as they are built)",
+        f"({_left_behind(plan)})",
         (Location(file=files[0].name if files else None),),
         help="take that layer over from the original checkpoint (re-uploads, quantised ones above all, often leave it "
         "out), or serve without speculative decoding",

@@ -214,7 +214,7 @@ def unwritten_parameter(s: Subject) -> Iterator[Hit]:
     Export the drafter again with the tensor, or mend its name when DC101 or DC105 reports it as dropped.
     """
     plan, contract = plans(s)
-    if is_missing(plan, contract) and not plan.nameless and plan.refused is None:
+    if is_missing(plan, contract) and not plan.nameless and (plan.refused is None or plan.refused.cause == "missing"):
         yield no_layer(s)
         return
     if layer_elsewhere(plan, contract) is not None:

@@ -100,10 +100,12 @@ class _State:
     written: dict[str, set[str]] = field(default_factory=dict)
     first: dict[tuple[str, str | None], Tensor] = field(default_factory=dict)
     held: dict[str, dict[str, tuple[Tensor, Route]]] = field(default_factory=dict)
+    reached: bool = False  # whether a tensor is the head's own
 
     def take(self, tensor: Tensor) -> None:
         """What the loader does with one tensor."""
         found = route(self.contract, tensor.name, self.plan.parameters)
+        self.reached = self.reached or found.end != "elsewhere"
         if found.end == "elsewhere" and tensor.name.startswith(self.strays):
             found = self._stray(tensor)
         if found.end in ("unknown", "refused") and self._why(tensor) == "unknown":
@@ -223,6 +225,8 @@ class _State:
             self.plan.waiting[name] = [tensor for tensor, _ in held.values() if tensor not in self.plan.unread]
             self.plan.dropped.extend(Drop(tensor, "alone") for tensor in self.plan.waiting[name])
         self._count()
+        if "none_read" in self.contract.names and self.plan.refused is None and not self.reached:
+            self.plan.refused = Refusal("load", self.contract.names["none_read"], "missing")
         for entry in self.contract.required:
             missing = [name for name in entry["parameters"] if name in self.plan.unwritten]
             if missing and self.plan.refused is None and in_question(self.contract, entry, self.config):
@@ -243,5 +247,5 @@ class _State:
 
 def _share(parameter: Parameter, missing: list[str]) -> float:
     """The part of a fused parameter that stays unwritten."""
-    total = sum(parameter.shards.values())
-    return sum(parameter.shards[s] for s in missing) / total if total > 0 else 0.0
+    total = sum(parameter.shards.values())  # below zero where no size is known, each of them being -1
+    return sum(parameter.shards[s] for s in missing) / total if total else 0.0

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from drafcheck.contract import load_toml
 from drafcheck.plan.names import Route
 
 if TYPE_CHECKING:
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 
     from drafcheck.config import DraftConfig
     from drafcheck.contract import Contract, Table
+
+PACKED = ("weight_packed", "qweight")
+"""What the numbers of a quantised weight are called where not ``weight``; the other parts say how to read them."""
 
 
 def for_config(contract: Contract, config: DraftConfig) -> Contract:
@@ -26,9 +30,17 @@ def for_config(contract: Contract, config: DraftConfig) -> Contract:
         return contract
     layer = _layer(contract, names, config)
     filled = _filled(names, "" if layer is None else str(layer))
-    filled["layer_name"] = names.get("read", [""])[0]
+    filled["layer_name"] = next(iter(names.get("read", [])), "")
     filled["expert_count"] = contract.value("num_experts", config) or 0
+    if _is_quantised(config):
+        filled["quantised_parts"] = load_toml("dialects.toml")["quantised"]["parts"]
+        return contract._replace(names=filled, proven=False)
     return contract._replace(names=filled)
+
+
+def _is_quantised(config: DraftConfig) -> bool:
+    """Whether the engine builds quantised layers, of which this book only knows what their tensors are called."""
+    return any(config.data.get(key) is not None for key in ("quantization_config", "compression_config"))
 
 
 def layer_is_known(contract: Contract) -> bool:
@@ -74,18 +86,31 @@ def route_layer(contract: Contract, name: str, parameters: Collection[str]) -> R
     name = _moved(names, name)
     for old, new in names.get("rename", []):
         name = name.replace(old, new)
+    if names.get("quantised_parts"):
+        return _quantised(contract, name, parameters)
     return _projection(contract, name, parameters) or _rest(names, name, parameters)
 
 
+def _quantised(contract: Contract, name: str, parameters: Collection[str]) -> Route:
+    """Where a tensor goes that may be part of a packed weight: the numbers reach the parameter, scales are beside."""
+    names = contract.names
+    stem, _, last = name.rpartition(".")
+    plain = f"{stem}.weight" if last in names["quantised_parts"] else name
+    found = _projection(contract, plain, parameters) or _rest(names, plain, parameters)
+    if plain == name or last in names.get("packed", PACKED):
+        return found
+    return Route("design") if found.end == "parameter" else Route("unknown", looked_for=plain)
+
+
 def _is_read(names: Table, name: str) -> bool:
-    begins = not names.get("read") or name.startswith(tuple(names["read"]))
-    return begins and (not names.get("read_with") or any(part in name for part in names["read_with"]))
+    return name.startswith(tuple(names.get("read", ()))) or any(part in name for part in names.get("read_with", ()))
 
 
 def _moved(names: Table, name: str) -> str:
     """The first move that fits: ``from`` becomes ``to`` wherever it stands; ``{n}`` in it is any number."""
     for move in names.get("move", []):
         wanted = "any" not in move or any(part in name for part in move["any"])
+        wanted = wanted and ("whole" not in move or name in move["whole"])
         old = _numbered(move["from"], name) if "{n}" in move["from"] else move["from"]
         if wanted and old is not None and old in name:
             return name.replace(old, move["to"])
