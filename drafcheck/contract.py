@@ -260,12 +260,16 @@ class Contract(NamedTuple):
     expand: Table
     computed: tuple[Table, ...] = ()  # keys that change what is computed and not what is loaded
     proven: bool = True  # False: read in the engine's source, and its classes were not run
+    only: tuple[tuple[str, int], ...] = ()  # config keys, each with the only value that the book describes
 
     def undescribed(self, config: DraftConfig) -> str | None:
         """The config key for which the book has no contract yet; None when the class is built as described."""
-        from drafcheck.lookup import MISSING, raw
+        from drafcheck.lookup import MISSING, is_integer, raw
 
-        return next((key for key in self.not_described if raw(config, key) not in (MISSING, None, False, 0)), None)
+        key = next((key for key in self.not_described if raw(config, key) not in (MISSING, None, False, 0)), None)
+        values = ((name, raw(config, name), usual) for name, usual in self.only)
+        other = (f"{name} {value}" for name, value, usual in values if is_integer(value) and value != usual)
+        return key or next(other, None)
 
     def value(self, name: str, config: DraftConfig) -> int | None:
         """The integer that this release gets for ``name`` (hidden_size, num_aux, target_hidden ...).
@@ -340,6 +344,7 @@ def _contract(name: str, architecture: str, book: Table, revision: Table, engine
         expand={key: value for entry in reversed(every("expand")) for key, value in _placeholders(entry).items()},
         computed=every("computed"),
         proven=_is_proven(book.get("proof"), revision),
+        only=tuple(book.get("not_described", {}).get("other_than", {}).items()),
     )
 
 

@@ -94,6 +94,7 @@ class EngineBook(_Table):
     runner_variable: Word = ""
     runner_values: dict[str, Word] = {}
     releases: list[Release] = []
+    proof: Literal["executed", "read"] = "executed"
 
 
 class Revision(_Entry):
@@ -150,6 +151,7 @@ class Flag(_Entry):
     always: bool = False
     text: Pair | None = None
     unless: Word = ""
+    says: Word = ""
 
 
 class Refuse(_Entry):
@@ -300,6 +302,12 @@ class Mapping(_Entry):
     parameter: Word = ""
     casts: bool = False
     width: Word = ""
+    without: Word = ""
+    wanted: bool = False
+    long: Word = ""
+    short: Word = ""
+    outside: Word = ""
+    twice: Word = ""
 
 
 class Required(_Entry):
@@ -307,8 +315,15 @@ class Required(_Entry):
 
     when: Word = ""
     unless: Word = ""
-    parameters: Annotated[Words, Field(min_length=1)]
+    parameters: Words = []
+    every: bool = False
     error: Word
+
+    @model_validator(mode="after")
+    def _says_which(self) -> Required:
+        if bool(self.parameters) is self.every:
+            raise ValueError("either `parameters` or `every` is wanted")
+        return self
 
 
 class Sharing(_Entry):
@@ -319,6 +334,7 @@ class Sharing(_Entry):
     unless: Word = ""
     unless_differ: Words = []
     absent: Word = ""
+    outcome: Word = ""
 
 
 class Param(_Entry):
@@ -374,9 +390,10 @@ class Values(_Table):
 
 
 class NotDescribed(_Table):
-    """Config keys with which the class is built in a way that the contract does not describe."""
+    """Config keys, and other values of them, with which the class is built in a way that is not described."""
 
     keys: Words = []
+    other_than: dict[str, int] = {}
 
 
 class ContractPart(_Table):

@@ -70,6 +70,26 @@ def switch_key(s: Subject) -> str:
     return next((str(reading["use_aux"]) for reading in _readings(s) if reading["use_aux"]), "")
 
 
+def ids_option(s: Subject) -> str:
+    """The launch option that takes layers, as the numbers of outputs, where the config is not asked; else empty."""
+    return next((str(reading["option"]) for reading in _readings(s) if "option" in reading), "")
+
+
+def unless_told(s: Subject) -> str:
+    """The end of a sentence about the layers that an engine picks where no launch option names others."""
+    return f", unless {ids_option(s)} names others" if ids_option(s) else ""
+
+
+def list_layers(s: Subject, outputs: Sequence[int] | None = None) -> str:
+    """What to do for other layers to be captured; ``outputs`` are those that are wanted, where they are known."""
+    if ids_key(s):
+        return f"list the layers that the drafter was trained on in {ids_key(s)}"
+    if ids_option(s):
+        wanted = str(list(outputs)) if outputs else "the layers whose outputs the drafter was trained on"
+        return f"give {wanted} to {ids_option(s)}"
+    return f"serve it with another engine, or train on these layers: {s.engine.name} captures no others"
+
+
 def _readings(s: Subject) -> list[Table]:
     here = reading_of(s.engine, s.wiring.runner) if s.wiring is not None else None
     every = load_toml(s.engine.name, "targets.toml").get("hidden_states", [])

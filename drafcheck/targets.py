@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from drafcheck.config import TargetConfig
 
 
+ANY = "*"
+"""In the place of target classes: the book does not say which of them hand over hidden states, and takes all to."""
+
+
 class TargetClass(NamedTuple):
     """What one release can do with one target class.
 
@@ -97,7 +101,8 @@ def refused_by_words(engine: Engine, target: TargetConfig, algorithm: str) -> st
 
 
 def _family(book: Table, architecture: str) -> Table | None:
-    return next((f for f in book.get("family", []) if architecture in f["captures"]), None)
+    families = book.get("family", [])
+    return next((f for name in (architecture, ANY) for f in families if name in f["captures"]), None)
 
 
 def _inner(book: Table, family: Table) -> Table:
@@ -106,7 +111,7 @@ def _inner(book: Table, family: Table) -> Table:
 
 
 def _capturing(engine: Engine, architecture: str, family: Table, inner: Table) -> TargetClass:
-    span = str(family["captures"][architecture])
+    span = str(family["captures"].get(architecture, family["captures"].get(ANY, "")))
     captures = engine.within(span)
     return TargetClass(
         engine.name,

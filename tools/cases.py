@@ -23,6 +23,7 @@ FAMILIES = (
     "cases_settings",
     "cases_vllm",
     "cases_vllm_wiring",
+    "cases_engines",
     "cases_reference",
     "cases_classes",
     "cases_launch",

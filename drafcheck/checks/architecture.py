@@ -106,16 +106,21 @@ def _advice(s: Subject) -> str | None:
     if fits is not None and head is not None and s.selection is not None:
         since = taken_since(s.engine, head, (t.name for t in s.selection.tensors))
         return f'set architectures to ["{fits}"], which {s.engine.name} has since {since}'
-    if head is not None and head.kind == "model":
-        whole = load_toml(s.engine.name, "registry.toml")["whole_models"]["algorithms"]
+    whole = _of_whole_models(s)
+    if head is not None and head.kind == "model" and whole:
         return f"serve a whole model with {flag_text(s.engine, 'algorithm', whole[0])}"
     return f"{s.engine.name} has no class for {head.label}" if head is not None else None
+
+
+def _of_whole_models(s: Subject) -> list[str]:
+    """The algorithms that draft with a whole model."""
+    return list(load_toml(s.engine.name, "registry.toml").get("whole_models", {}).get("algorithms", []))
 
 
 def _meant_whole(s: Subject) -> bool:
     """Whether a whole model is meant as a draft: the algorithm says so, or none is named and the tensors are one."""
     if s.algorithm_given:
-        return one_of(s.algorithm, load_toml(s.engine.name, "registry.toml")["whole_models"]["algorithms"])
+        return one_of(s.algorithm, _of_whole_models(s))
     head = _head(s)
     return head is not None and head.kind == "model"
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from drafcheck.contract import load_toml
 from drafcheck.draftmode import flag_text, one_of
-from drafcheck.fc import Fc, at, fc_of, ids_key, states, switch_key
+from drafcheck.fc import Fc, at, fc_of, ids_option, list_layers, states, switch_key, unless_told
 from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.heads import misfit
 from drafcheck.plan.layer_states import first_with
@@ -66,7 +66,8 @@ def _unlike_the_parameter(s: Subject, fc: Fc, w: WiringPlan) -> Hit:
     keys = [k for k in (key, "target_hidden_size") if k in s.config.data or "." in k]
     return Hit(
         f"`{fc.tensor.name}` takes {fc.columns} values, but {s.engine} builds it for {w.fc_in} "
-        f"({'embedding and last hidden state' if w.states == 'last' else states(w.num_aux, w.target_hidden)})",
+        f"({'embedding and last hidden state' if w.states == 'last' else states(w.num_aux, w.target_hidden)})"
+        f"{unless_told(s)}",
         (fc.place, *(at(s, k) for k in keys)),
         help=_width_help(s, fc, w),
     )
@@ -79,6 +80,9 @@ def _width_help(s: Subject, fc: Fc, w: WiringPlan) -> str:
     real = s.target.hidden_size if s.target is not None else None
     if w.num_aux and fc.columns % w.num_aux == 0 and fc.columns // w.num_aux == real:
         return f"set target_hidden_size to {real}, the width of one state of the target"
+    if ids_option(s) and w.target_hidden and fc.columns % w.target_hidden == 0:
+        number = fc.columns // w.target_hidden
+        return f"give the {number} layers that it was trained on to {ids_option(s)}: fc is then built for as many"
     if w.ids is not None and w.target_hidden and fc.columns % w.target_hidden == 0:
         return _count_help(s, w, fc.columns // w.target_hidden)
     return "serve it with a release that builds fc for this width, or train the head again"
@@ -109,7 +113,7 @@ def _unlike_the_states(s: Subject, fc: Fc, w: WiringPlan) -> Hit:
         f"`{fc.tensor.name}` takes {fc.columns} values ({states(w.num_aux, w.target_hidden)}), but {s.engine} "
         f"captures {number} of the target's layers: {w.fed} arrive",
         (fc.place,),
-        help=f"list the layers that the drafter was trained on in {ids_key(s)}",
+        help=list_layers(s),
     )
 
 
@@ -147,7 +151,7 @@ def aux_not_captured(s: Subject) -> Iterator[Hit]:
         yield Hit(
             f"the width test skips `{fc.tensor.name}`: {w.fed} values arrive, as many as the embedding has",
             (fc.place,),
-            help=f"list the layers that the drafter was trained on in {ids_key(s)}",
+            help=list_layers(s),
         )
 
 
@@ -185,7 +189,9 @@ def _what_arrives(s: Subject, w: WiringPlan) -> str:
 
 
 def _asks_in_vain(s: Subject) -> bool:
-    """Whether the engine calls a method that the target class does not have."""
+    """Whether the engine calls a method that the target class does not have; some take what there is instead."""
+    if not load_toml(s.engine.name, "targets.toml").get("capture", {}).get("asks", True):
+        return False
     capturing = capturing_algorithms(s.engine)
     target = s.target_class
     return target is not None and not target.captures and one_of(s.algorithm, capturing)

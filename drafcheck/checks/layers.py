@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from drafcheck.contract import load_toml
-from drafcheck.fc import at, fc_of, ids_key, layers
+from drafcheck.fc import at, fc_of, ids_key, ids_option, layers, list_layers, unless_told
 from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.lookup import raw
 from drafcheck.plan.ids import as_ids
@@ -39,7 +39,15 @@ def aux_layer_range(s: Subject) -> Iterator[Hit]:
     w = s.wiring
     if w is None or w.captured is False:
         return
-    if w.bad_ids is not None:
+    if w.error is not None:
+        place = (s.target.at(*s.target.route, "num_hidden_layers"),) if s.target is not None else ()
+        yield Hit(
+            f"the target has {w.depth} layers: {s.engine} stops ({w.error}){unless_told(s)}",
+            place,
+            help=list_layers(s),
+            stops=True,
+        )
+    elif w.bad_ids is not None:
         yield Hit(f"{w.source} is {w.bad_ids}, not a list of integers: {s.engine} stops at start", (at(s, w.source),))
     elif w.source == "default":
         yield from _default_collides(s, w)
@@ -119,7 +127,7 @@ def _default_collides(s: Subject, w: WiringPlan) -> Iterator[Hit]:
         f"the target has {w.depth} layers: of the {len(w.inputs)} default layers of {s.engine} only "
         f"{len(w.layer_outputs)} exist",
         (s.target.at(*s.target.route, "num_hidden_layers"),) if s.target is not None else (),
-        help=f"list the layers that the drafter was trained on in {ids_key(s)}",
+        help=list_layers(s),
     )
 
 
@@ -227,14 +235,14 @@ def aux_layers_ignored(s: Subject) -> Iterator[Hit]:
     for key, ids, agrees, sure in _stated_elsewhere(s):
         if w is None or agrees or not w.layer_outputs:
             continue
-        fed = f"the outputs of {layers(w.layer_outputs)} are fed"
+        fed = f"the outputs of {layers(w.layer_outputs)} are fed{unless_told(s)}"
         known = convention_at(s, key)
         meant = f" (the outputs of {layers([i - 1 for i in meaning(ids, known[0])])})" if known is not None else ""
         yield Hit(
             f"{key} says {_id_list(ids)}{meant}, but {_reader(s, w)} does not read it: {fed}",
             (at(s, key),),
             help=_elsewhere_help(s, ids, known[0] if known is not None else None),
-            severity=Severity.ERROR if sure is Confidence.CERTAIN else Severity.WARNING,
+            severity=Severity.ERROR if sure is Confidence.CERTAIN and not ids_option(s) else Severity.WARNING,
             confidence=sure,
         )
     yield from _graphs_take_the_default(s)
@@ -248,6 +256,8 @@ def _reader(s: Subject, w: WiringPlan) -> str:
 
 
 def _elsewhere_help(s: Subject, ids: tuple[int, ...], convention: str | None) -> str:
+    if not ids_key(s):
+        return list_layers(s, [i - 1 for i in meaning(ids, convention)] if convention is not None else None)
     listed = ids_to_write(s, meaning(ids, convention)) if convention is not None else None
     if listed is not None:
         return f"write {list(listed)} into {ids_key(s)}: {s.engine} reads them as trained"
@@ -322,7 +332,7 @@ def aux_layers_defaulted(s: Subject) -> Iterator[Hit]:
     stated = list(_stated_elsewhere(s))
     if any(not agrees for _, _, agrees, _ in stated):
         return
-    fed = f"{_reader(s, w)} feeds the outputs of {layers(w.layer_outputs)} of {w.depth}"
+    fed = f"{_reader(s, w)} feeds the outputs of {layers(w.layer_outputs)} of {w.depth}{unless_told(s)}"
     if stated:
         yield Hit(f"{stated[0][0]} is not read: {fed}", (at(s, stated[0][0]),))
     else:
@@ -337,12 +347,12 @@ def _defaulted(s: Subject, w: WiringPlan, fed: str) -> Hit:
         return Hit(f"{fed}, {trained.why}{_may_be_lost(s)}", (place,))
     sure = trained.confidence is Confidence.CERTAIN
     ids = ids_to_write(s, trained.inputs)
-    write = f"write {list(ids)} into {ids_key(s)}" if ids is not None else f"state the layers in {ids_key(s)}"
+    write = f"write {list(ids)} into {ids_key(s)}" if ids is not None else list_layers(s, trained.outputs)
     return Hit(
         f"{fed}, but {trained.why} is {layers(trained.outputs)}",
         (place,),
         help=write if sure else f"if the training run's settings say the same, {write}",
-        severity=Severity.ERROR if sure else Severity.WARNING,
+        severity=Severity.ERROR if sure and not ids_option(s) else Severity.WARNING,
         confidence=trained.confidence,
     )
 

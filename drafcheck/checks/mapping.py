@@ -39,8 +39,8 @@ def d2t_out_of_range(s: Subject) -> Iterator[Hit]:
     `vocab_size` of the draft's own config). A d2t that holds target ids throughout is DC305's.
 
     ## Why is this bad?
-    Nothing is checked at load. The first such proposal indexes past the target's embedding: on SGLang 0.5.15.post1 a
-    device-side assert that ends the server.
+    Most engines check nothing at load. The first such proposal indexes past the target's embedding: on SGLang
+    0.5.15.post1 a device-side assert that ends the server.
 
     ## Fix
     Write the d2t that was made for this target: target token minus draft id.
@@ -62,11 +62,19 @@ def d2t_out_of_range(s: Subject) -> Iterator[Hit]:
     first, token = wrong[0]
     yield Hit(
         f"{len(wrong):,} of {len(v.targets):,} draft ids fall outside {whose(v)} {v.vocab} tokens, "
-        f"first draft id {first}: token {token}",
+        f"first draft id {first}: token {token}{_stops(s, 'outside')}",
         at(v.d2t_tensor),
         help="write the d2t that was made for this target (target token minus draft id)",
         confidence=sure(v),
+        stops=bool(_stops(s, "outside")),
     )
+
+
+def _stops(s: Subject, what: str) -> str:
+    """What an engine says that looks at the tokens when it reads the mapping; most do not look."""
+    _, _, contract, _ = parts(s)
+    error = contract.mapping.get(what)
+    return f"; {s.engine} stops ({error})" if error is not None else ""
 
 
 def _only_padding(v: VocabularyPlan) -> bool:
@@ -97,9 +105,10 @@ def d2t_not_unique(s: Subject) -> Iterator[Hit]:
         one, two, token = _first_twins(v.targets)
         yield Hit(
             f"{repeated:,} of {len(v.targets):,} draft ids repeat the token of an earlier one, "
-            f"first draft ids {one} and {two}: token {token}",
+            f"first draft ids {one} and {two}: token {token}{_stops(s, 'twice')}",
             at(v.d2t_tensor),
             help="write the d2t that this lm_head was trained with",
+            stops=bool(_stops(s, "twice")),
         )
 
 

@@ -39,7 +39,8 @@ def wrapper_prefix(s: Subject) -> Iterator[Hit]:
     for prefix, group in groups.items():
         tensors = [t for t, _ in group]
         first = group[0][1]
-        outcome = f"dropped {quietly(plan, contract)}" if plan.refused is None else f"refused ({plan.refused.error})"
+        loud = plan.refused is not None and not plan.wants
+        outcome = f"refused ({plan.refused.error})" if plan.refused and loud else f"dropped {quietly(plan, contract)}"
         yield Hit(
             f"the prefix `{prefix}` stands before {count(len(tensors), 'name')} ({weight_of(tensors, plan)}), "
             f"which {s.engine} does not know: {outcome}",

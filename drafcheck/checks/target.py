@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
+from drafcheck.contract import load_toml
 from drafcheck.draftmode import one_of
 from drafcheck.finding import Confidence, Severity
 from drafcheck.registry import Hit, rule
@@ -48,7 +49,7 @@ def target_unsupported(s: Subject) -> Iterator[Hit]:
         (s.target.at("architectures"),),
         help=_help(s, found, since),
         confidence=Confidence.CERTAIN if known else Confidence.LIKELY,
-        stops=True,
+        stops=not found.registered or load_toml(s.engine.name, "targets.toml")["capture"].get("asks", True),
     )
 
 

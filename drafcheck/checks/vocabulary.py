@@ -11,7 +11,7 @@ from drafcheck.heads import misfit
 from drafcheck.lookup import MISSING, raw
 from drafcheck.plan.inverse import INVERTED
 from drafcheck.plan.model import LoadPlan, VocabularyPlan
-from drafcheck.plan.vocabulary import EMBEDDING, HEAD, is_another, is_reduced, named
+from drafcheck.plan.vocabulary import HEAD, is_reduced
 from drafcheck.registry import Hit, rule
 from drafcheck.tensor import Tensor
 
@@ -54,7 +54,7 @@ def _has_head(load: LoadPlan) -> bool:
     return any("lm_head" in t.name for t in load.seen)
 
 
-def _rows_built(load: LoadPlan) -> int | None:
+def rows_built(load: LoadPlan) -> int | None:
     """The rows of the head that this release builds from the config."""
     parameter = load.parameters.get(HEAD)
     return parameter.shape[0] if parameter is not None and parameter.shape[0] > 0 else None
@@ -86,20 +86,63 @@ def missing_d2t(s: Subject) -> Iterator[Hit]:
     rows = v.draft_vocab if v.head_rows is None else v.head_rows
     reduced = rows is not None and v.vocab is not None and is_reduced(rows, v.vocab)
     required = contract.mapping.get("required")
-    if required:
+    without = contract.mapping.get("without", "draft ids are proposed as target tokens")
+    if load.wants and contract.mapping.get("parameter") in load.parameters:
+        yield from _no_table(s, v, load)
+    elif contract.mapping.get("wanted"):
+        zeros = "add a d2t of zeros, int64, one for each row of lm_head"
+        yield Hit(f"no d2t: {without}", at(v.head_tensor), help=help_without_d2t(v) if reduced else zeros)
+    elif required:
         yield Hit(
             f"no d2t: {s.engine} asks every head for one, also at full vocabulary, and stops ({required})",
             at(v.head_tensor),
             help=help_without_d2t(v) if reduced else "add a d2t of zeros, int64, one for each row of lm_head",
         )
-    elif reduced and not v.tied and not v.head_from_target:
+    elif reduced and not v.tied and not v.head_from_target and not _other_rows(v, load):
         yield Hit(
-            f"lm_head has {rows} rows for {whose(v)} {v.vocab} tokens and there is no d2t: "
-            "draft ids are proposed as target tokens",
+            f"lm_head has {rows} rows for {whose(v)} {v.vocab} tokens and {_is_none(s, load)}: {without}",
             at(v.head_tensor) or (key(s, "draft_vocab_size"),),
-            help=_looks_like_d2t(load, rows) or help_without_d2t(v),
+            help=_help_to_map(v, load, rows),
             confidence=sure(v),
+            stops="without" in contract.mapping,
         )
+
+
+def _other_rows(v: VocabularyPlan, load: LoadPlan) -> bool:
+    """Whether the head is refused for its rows where the mapping is not read for the same reason: DC302's."""
+    return _ignored(load) and v.head_rows is not None and rows_built(load) not in (None, v.head_rows)
+
+
+def _ignored(load: LoadPlan) -> bool:
+    """Whether there is a d2t under its right name, and the release builds no table for it."""
+    return any(d.tensor.name == "d2t" for d in load.dropped) or (
+        load.refused is not None and any(t.name == "d2t" for t in load.nameless)
+    )
+
+
+def _help_to_map(v: VocabularyPlan, load: LoadPlan, rows: int | None) -> str:
+    if _ignored(load):
+        return f"set vocab_size to {v.vocab}, the target's" if v.vocab_source == "target" else "set vocab_size"
+    return _looks_like_d2t(load, rows) or help_without_d2t(v)
+
+
+def _no_table(s: Subject, v: VocabularyPlan, load: LoadPlan) -> Iterator[Hit]:
+    """A mapping that the loader insists on because the config gives it a table of its own."""
+    _, _, contract, _ = parts(s)
+    table = load.parameters[contract.mapping["parameter"]]
+    spelt_otherwise = any(t.name.endswith(".d2t") for t in load.nameless)  # DC105's
+    if load.refused is not None and not load.mappings and not spelt_otherwise:
+        yield Hit(
+            f"no d2t: {s.engine} builds one of {table.shape[0]} values (draft_vocab_size is not vocab_size) and stops "
+            f"({load.refused.error})",
+            (*at(v.head_tensor), key(s, "draft_vocab_size")),
+            help=help_without_d2t(v),
+        )
+
+
+def _is_none(s: Subject, load: LoadPlan) -> str:
+    """That there is no d2t, or that there is one which is not read."""
+    return f"{s.engine} reads no d2t where vocab_size is draft_vocab_size" if _ignored(load) else "there is no d2t"
 
 
 def _looks_like_d2t(load: LoadPlan, rows: int | None) -> str | None:
@@ -136,7 +179,7 @@ def draft_vocab_size(s: Subject) -> Iterator[Hit]:
     if _refuses(load, "draft_vocab_size") and load.refused is not None:
         yield _unusable_size(s, v, load.refused.error)
         return
-    built = _rows_built(load)
+    built = rows_built(load)
     if v.head_rows is not None and built is not None and v.head_rows != built and not v.tied:
         config_is_wrong = v.raw is None or len(v.raw) != built
         yield Hit(
@@ -164,8 +207,9 @@ def _unusable_size(s: Subject, v: VocabularyPlan, error: str) -> Hit:
 
 def _why_built(s: Subject, v: VocabularyPlan) -> str:
     assert s.config is not None
-    if raw(s.config, "draft_vocab_size") is None:
-        return "(draft_vocab_size is null: vocab_size)"
+    said = raw(s.config, "draft_vocab_size")
+    if said is None or said is MISSING:
+        return f"(draft_vocab_size is {'null' if said is None else 'missing'}: vocab_size)"
     return f"(draft_vocab_size {v.draft_vocab})"
 
 
@@ -214,13 +258,16 @@ def _mapping_length(s: Subject, v: VocabularyPlan, built: int | None) -> Iterato
         yield other_map(v, rows)
     elif tensor.numel != rows:
         short = tensor.numel < rows
+        said = parts(s)[2].mapping.get("short" if short else "long")
         outcome = f"draft ids from {tensor.numel} on end the server" if short else "it is another head's mapping"
+        outcome = f"{s.engine} stops ({said})" if said else outcome
         yield Hit(
             f"d2t has {tensor.numel} values, lm_head {rows} rows: {outcome}{'; ' + _kept(v) if _kept(v) else ''}",
             (*at(tensor, v.head_tensor), key(s, "draft_vocab_size")),
             help="write the d2t that this lm_head was trained with",
-            severity=Severity.ERROR if short else Severity.WARNING,
-            confidence=Confidence.CERTAIN if short else Confidence.LIKELY,
+            severity=Severity.ERROR if short or said else Severity.WARNING,
+            confidence=Confidence.CERTAIN if short or said else Confidence.LIKELY,
+            stops=bool(said),
         )
 
 
@@ -248,7 +295,7 @@ def missing_lm_head(s: Subject) -> Iterator[Hit]:
         yield from _borrowed_in_vain(s, v) if contract.mapping.get("parameter") else _borrowed_and_renumbered(v)
     elif HEAD in load.parameters:
         yield Hit(
-            f"no lm_head in the checkpoint: the {_rows_built(load) or v.draft_vocab or '?'} rows "
+            f"no lm_head in the checkpoint: the {rows_built(load) or v.draft_vocab or '?'} rows "
             f"that {s.engine} builds stay uninitialised",
             (key(s, "draft_vocab_size"),),
             help=_help_headless(s),
@@ -267,14 +314,16 @@ def _borrowed_and_renumbered(v: VocabularyPlan) -> Iterator[Hit]:
 def _borrowed_in_vain(s: Subject, v: VocabularyPlan) -> Iterator[Hit]:
     """The target's head in the place of a smaller one: its first rows are taken, whatever the draft ids stand for."""
     _, load, _, _ = parts(s)
-    rows = _rows_built(load)
+    rows = rows_built(load) or (len(v.raw) if v.raw is not None else None)
     if rows is None or v.vocab is None or not is_reduced(rows, v.vocab):
         return
     renumbered = v.raw is not None and any(v.raw)
     outcome = "and d2t makes other tokens of them" if renumbered else f"and no token from {rows} on is ever proposed"
+    first = f"of which it uses the rows 0 to {rows - 1} (draft_vocab_size {rows}) {outcome}"
+    lent = next((entry for entry in parts(s)[2].sharing if entry["parameter"] == HEAD and "outcome" in entry), None)
     yield Hit(
-        f"no lm_head in the checkpoint: {s.engine} takes the target's, of which it uses the rows 0 to {rows - 1} "
-        f"(draft_vocab_size {rows}) {outcome}",
+        f"no lm_head in the checkpoint: {s.engine} takes the target's, "
+        f"{lent['outcome'].replace('{rows}', str(rows)) if lent is not None else first}",
         (key(s, "draft_vocab_size"), *at(v.d2t_tensor)),
         help="export the drafter again with lm_head.weight",
         confidence=sure(v),
@@ -305,7 +354,7 @@ def tied_head(s: Subject) -> Iterator[Hit]:
     ## Fix
     Set `tie_word_embeddings` to false (a config copied from a tied target often says true).
     """
-    v, load, _, _ = parts(s)
+    v, load, contract, _ = parts(s)
     renumbered = v.raw is not None and any(v.raw)
     if not v.tied or not (_has_head(load) or renumbered):
         return
@@ -314,8 +363,10 @@ def tied_head(s: Subject) -> Iterator[Hit]:
         f"the lm_head in the file ({v.head_rows} rows) is dropped" if _has_head(load) else "no head of its own is left"
     )
     mapped = f", while d2t maps {len(v.raw)} draft ids" if v.raw is not None and renumbered else ""
+    usual = "the target's embedding table is the head"
+    head = next((flag["says"] for flag in contract.flags if flag["name"] == "tied" and "says" in flag), usual)
     yield Hit(
-        f"tie_word_embeddings is true: {what} and the target's embedding table is the head{mapped}",
+        f"tie_word_embeddings is true: {what} and {head}{mapped}",
         (key(s, "tie_word_embeddings"), *at(v.head_tensor, v.d2t_tensor if renumbered else None)),
         help="set tie_word_embeddings to false"
         if _has_head(load)
@@ -328,72 +379,3 @@ def tied_head(s: Subject) -> Iterator[Hit]:
 
 def _target_ties(s: Subject) -> bool:
     return s.target is not None and (s.target.flag("tie_word_embeddings") or False)
-
-
-@rule("DC312", "vocab-size", Severity.ERROR, Severity.NOTE, needs=("load",))
-def vocab_size(s: Subject) -> Iterator[Hit]:
-    """`vocab_size` disagrees with the embedding in the file, or with the target.
-
-    ## What it does
-    Compares `vocab_size` with the rows of `embed_tokens` and with the target's vocabulary, padding aside; for vLLM,
-    which spreads the logits over `vocab_size` tokens, with the tokens that d2t reaches.
-
-    ## Why is this bad?
-    An embedding with other rows than `vocab_size` is refused at load. A draft that keeps its own embedding, with fewer
-    rows than the target has tokens, indexes past it. Otherwise the target's embedding is used and the number does not
-    matter: accept length unchanged on SGLang 0.5.15.post1 with half and with twice the target's.
-
-    ## Fix
-    Set `vocab_size` to the rows of `embed_tokens`, which are the target's.
-    """
-    v, load, contract, config = parts(s)
-    size = contract.value("vocab_size", config)
-    tensor = named(load.seen, EMBEDDING)
-    if size is None or (load.refused is not None and load.refused.key is not None):
-        return
-    rows = tensor.shape[0] if tensor is not None and tensor.shape and tensor not in load.nameless else size
-    if rows != size:
-        yield Hit(
-            f"vocab_size is {size}, embed_tokens has {rows} rows: {s.engine} refuses it at load",
-            (*at(tensor), key(s, "vocab_size")),
-            help=f"set vocab_size to {rows}",
-            fixable=True,
-        )
-    elif (too_wide := _spread(s, size)) is not None:
-        yield too_wide
-    elif v.target_vocab is not None and is_another(size, v.target_vocab):
-        yield _unlike_target(s, load, size, v.target_vocab)
-
-
-def _spread(s: Subject, size: int) -> Hit | None:
-    """The first draft token, or the rows of the head, that do not fit the width over which the logits are spread."""
-    v, load, contract, _ = parts(s)
-    table, built = contract.mapping.get("parameter"), _rows_built(load)
-    if "width" not in contract.mapping or load.refused is not None:
-        return None
-    last = max(v.targets, default=-1) if v.targets is not None else -1
-    if table in load.parameters and size <= last < (v.vocab or 0):
-        outcome = f"d2t reaches token {last}, and {s.engine} has no place for it (IndexError at the first logits)"
-    elif table not in load.parameters and built is not None and built != size:
-        outcome = f"the head has {built} rows, and {s.engine} stops at the first logits (AssertionError)"
-    else:
-        return None
-    vocab = v.target_vocab or built
-    return Hit(
-        f"vocab_size is {size}: {outcome}", (key(s, "vocab_size"),), help=f"set vocab_size to {vocab}", fixable=True
-    )
-
-
-def _unlike_target(s: Subject, load: LoadPlan, size: int, target: int) -> Hit:
-    own = next((p for p in load.parameters if p.endswith(EMBEDDING) and p not in load.fills_from_target), None)
-    fatal = own is not None and size < target
-    outcome = f"tokens from {size} on have no row in its own embedding" if fatal else "the target's embedding is used"
-    return Hit(
-        f"vocab_size is {size}, the target's {target}: {outcome}",
-        (key(s, "vocab_size"),),
-        help=f"set vocab_size to {target}"
-        if not fatal
-        else "export the drafter with an embedding for every target token",
-        severity=Severity.ERROR if fatal else Severity.NOTE,
-        confidence=Confidence.LIKELY if fatal else Confidence.CERTAIN,
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from drafcheck.contract import Engine, load_toml
-from drafcheck.draftmode import class_name, refusal_text, rewriting
+from drafcheck.draftmode import class_name, refusal_text, rewriting, same_word
 from drafcheck.modeltypes import book, knows
 from drafcheck.plan.model import Refusal
 from drafcheck.targets import draft_kind, refused_by_words, registered
@@ -15,7 +15,13 @@ if TYPE_CHECKING:
 
 
 def chosen_class(engine: Engine, config: DraftConfig, algorithm: str) -> str | None:
-    """The class that the engine builds: the first of ``architectures`` that it has, after draft mode's renaming."""
+    """The class that the engine builds: the first of ``architectures`` that it has, after draft mode's renaming.
+
+    Or one class whatever the config says, where the algorithm chooses it.
+    """
+    built = load_toml(engine.name, "registry.toml").get("built", {})
+    if (fixed := next((built[word] for word in built if same_word(word, algorithm)), None)) is not None:
+        return str(fixed)
     named = [class_name(engine, config, name, algorithm) for name in config.architectures]
     return next((name for name in named if registered(engine, name)), None)
 

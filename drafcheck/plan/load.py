@@ -228,10 +228,18 @@ class _State:
         if "none_read" in self.contract.names and self.plan.refused is None and not self.reached:
             self.plan.refused = Refusal("load", self.contract.names["none_read"], "missing")
         for entry in self.contract.required:
-            missing = [name for name in entry["parameters"] if name in self.plan.unwritten]
+            every = bool(entry.get("every"))
+            missing = self._bare() if every else [n for n in entry["parameters"] if n in self.plan.unwritten]
             if missing and self.plan.refused is None and in_question(self.contract, entry, self.config):
-                error = entry["error"].replace("{missing}", str(sorted(missing)))
-                self.plan.refused = Refusal("load", error, "missing", parameter=missing[0])
+                error = entry["error"].replace("{missing}", str(sorted(missing))).replace("{first}", missing[0])
+                self.plan.refused = Refusal("load", error, "unfilled" if every else "missing", parameter=missing[0])
+
+    def _bare(self) -> list[str]:
+        """Every parameter that something of the file was to fill and nothing does, or not all of it."""
+        mapping = self.contract.mapping.get("parameter")
+        asked = [] if self.plan.mappings or mapping in self.plan.fills_from_target else [mapping]
+        unmapped = [str(name) for name in asked if name in self.plan.parameters]
+        return [*unmapped, *self.plan.unwritten, *(partial.parameter for partial in self.plan.partial)]
 
     def _count(self) -> None:
         """What becomes of draft ids is the vocabulary plan's matter."""

@@ -86,7 +86,8 @@ class Refusal(NamedTuple):
 
     ``error`` quotes the shape of the engine's message. ``cause`` is a short machine word that checks
     use to decide whose finding it is: ``model-type``, ``architecture``, ``layers``, ``config-key``,
-    ``no-files``, ``missing-shard``, ``name``, ``shape``, ``missing`` (tensors that the loader insists on).
+    ``no-files``, ``missing-shard``, ``name``, ``shape``, ``missing`` (tensors that the loader insists on),
+    ``unfilled`` (and it insists on all).
     """
 
     stage: str
@@ -124,6 +125,11 @@ class LoadPlan:
         return set(self.parameters) - {w.parameter for w in self.writes}
 
     @property
+    def wants(self) -> bool:
+        """Whether the loader, which asks for every parameter, stops because nothing fills one."""
+        return self.refused is not None and self.refused.cause == "unfilled"
+
+    @property
     def mapping(self) -> Tensor | None:
         """The tensor read as d2t: of several, the last one."""
         return self.mappings[-1] if self.mappings else None
@@ -147,6 +153,7 @@ class WiringPlan:
     why_not: str | None = None  # when captured is False: one clause, lower case
     inputs: tuple[int, ...] | None = None  # the engine's own list: k is the state that enters layer k
     layer_outputs: tuple[int, ...] | None = None
+    error: str | None = None  # what the engine stops with when it picks the layers
     graph_outputs: tuple[int, ...] | None = None  # those in CUDA graphs, where a release records them with others
     source: str = "default"  # "default" or the dotted config key the ids come from
     ids: tuple[int, ...] | None = None  # as written in the config

@@ -41,7 +41,7 @@ def plan_vocabulary(
     Raises nothing for what is wrong in the file: values that cannot be read are named in ``unreadable``.
     """
     plan = VocabularyPlan()
-    _find(plan, _tensors(checkpoint, load), contract)
+    _find(plan, _tensors(checkpoint, load), contract, load)
     _measure(plan, config, target, contract, load)
     plan.t2d = _read_mask(checkpoint, plan.t2d_tensor)
     plan.raw = _read_mapping(checkpoint, plan)
@@ -161,9 +161,11 @@ def named(tensors: Sequence[Tensor], name: str) -> Tensor | None:
     return next((t for t in reversed(tensors) if t.name == name or t.name.endswith("." + name)), None)
 
 
-def _find(plan: VocabularyPlan, tensors: list[Tensor], contract: Contract) -> None:
-    # The last one wins, as in the loader: each replaces the one before.
-    plan.d2t_tensor = next((t for t in reversed(tensors) if is_mapping(contract.names, t.name)), None)
+def _find(plan: VocabularyPlan, tensors: list[Tensor], contract: Contract, load: LoadPlan | None) -> None:
+    # The last one wins, as in the loader: each replaces the one before. One that is passed over maps nothing.
+    passed_over = {d.tensor.name for d in load.dropped} if load is not None else set()
+    read = (t for t in reversed(tensors) if is_mapping(contract.names, t.name) and t.name not in passed_over)
+    plan.d2t_tensor = next(read, None)
     plan.t2d_tensor = next((t for t in reversed(tensors) if t.name.rpartition(".")[2] == "t2d"), None)
     plan.head_tensor = named(tensors, HEAD)
     if plan.d2t_tensor is not None:

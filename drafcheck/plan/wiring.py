@@ -60,6 +60,8 @@ def plan_wiring(  # noqa: PLR0917 - the parts of a Subject, in its order
         plan.why_not = f"{flag_text(engine, 'algorithm', algorithm)} asks for none"
     if plan.why_not is not None:
         plan.captured = False
+    elif plan.source == "default" and plan.depth is not None and plan.depth < reading.get("least", 0):
+        plan.error = str(reading["too_few"])
     elif target_class is not None and plan.bad_ids is None:
         plan.captured = True
         _layers(plan, reading, target_class)
