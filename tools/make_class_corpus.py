@@ -1,6 +1,7 @@
 """Write the checkpoints whose verdicts stand in fixtures/verdicts/sglang/classes.jsonl: each class, healthy and broken.
 
     python tools/make_class_corpus.py FOLDER
+    python tools/make_class_corpus.py --configs     # fixtures/verdicts/sglang/classes.tar.xz, the configs alone
 
 Deterministic, no torch. A name such as ``mla-only-q_a`` is the class and what was done to it.
 """
@@ -8,102 +9,33 @@ Deterministic, no torch. A name such as ``mla-only-q_a`` is the class and what w
 from __future__ import annotations
 
 import argparse
+import io
+import tarfile
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from class_drafts import dflash, domino, dspark, eagle1, fuse, mla, mla_weights, plain_layer
+from class_drafts import dflash, domino, dspark, eagle1, fuse, mla, mla_weights
+from class_edits import (
+    Edit,
+    added,
+    both,
+    config,
+    dflash_key,
+    dropped,
+    fused,
+    fused_latent,
+    no_dflash_key,
+    prefixed,
+    second_layer,
+    shaped,
+    swapped,
+    without,
+)
 from drafts import DRAFT_VOCAB, HEAD_DIM, HEADS, HIDDEN, INTERMEDIATE, KV_HEADS, VOCAB, Draft
-from weights import integers, zeros
+from weights import integers
 
-Edit = Callable[[Draft], None]
-
-
-def prefixed(prefix: str) -> Edit:
-    """Put a prefix before every name."""
-    return lambda draft: draft.rename(lambda name: prefix + name)
-
-
-def swapped(old: str, new: str) -> Edit:
-    """Replace a part of every name."""
-    return lambda draft: draft.rename(lambda name: name.replace(old, new))
-
-
-def added(name: str, *shape: int) -> Edit:
-    """Add a tensor."""
-    return lambda draft: draft.weights.update({name: zeros("BF16", *shape)})
-
-
-def dropped(*names: str) -> Edit:
-    """Leave tensors out."""
-    return lambda draft: draft.drop(*names)
-
-
-def shaped(name: str, *shape: int) -> Edit:
-    """Give a tensor another shape."""
-    return lambda draft: draft.shape(name, *shape)
-
-
-def config(**keys: object) -> Edit:
-    """Set keys of config.json."""
-    return lambda draft: draft.set(**keys)
-
-
-def without(*keys: str) -> Edit:
-    """Take keys out of config.json."""
-
-    def edit(draft: Draft) -> None:
-        for key in keys:
-            del draft.config[key]
-
-    return edit
-
-
-def dflash_key(**keys: object) -> Edit:
-    """Set keys of dflash_config."""
-    return lambda draft: draft.config["dflash_config"].update(keys)
-
-
-def no_dflash_key(*keys: str) -> Edit:
-    """Take keys out of dflash_config."""
-
-    def edit(draft: Draft) -> None:
-        for key in keys:
-            del draft.config["dflash_config"][key]
-
-    return edit
-
-
-def both(*edits: Edit) -> Edit:
-    """One edit after the other."""
-
-    def edit(draft: Draft) -> None:
-        for each in edits:
-            each(draft)
-
-    return edit
-
-
-def second_layer(draft: Draft) -> None:
-    """A second EAGLE-1 layer, which has its input_layernorm."""
-    draft.weights |= plain_layer("layers.1", norms=False)
-    draft.set(num_hidden_layers=2)
-
-
-def fused(prefix: str) -> Edit:
-    """q, k, v and gate, up in one tensor each."""
-
-    def edit(draft: Draft) -> None:
-        fuse(draft, [f"{prefix}.self_attn.{x}_proj.weight" for x in "qkv"], f"{prefix}.self_attn.qkv_proj.weight")
-        fuse(draft, [f"{prefix}.mlp.{x}_proj.weight" for x in ("gate", "up")], f"{prefix}.mlp.gate_up_proj.weight")
-
-    return edit
-
-
-def fused_latent(draft: Draft) -> None:
-    """The two down projections of MLA in one tensor."""
-    place = "layers.0.self_attn"
-    parts = [f"{place}.q_a_proj.weight", f"{place}.kv_a_proj_with_mqa.weight"]
-    fuse(draft, parts, f"{place}.fused_qkv_a_proj_with_mqa.weight")
+ARCHIVE = Path(__file__).parent.parent / "fixtures" / "verdicts" / "sglang" / "classes.tar.xz"
 
 
 ATTENTION, MLP = "layers.0.self_attn", "layers.0.mlp"
@@ -394,11 +326,27 @@ def write_corpus(folder: Path) -> int:
     return count
 
 
+def pack_configs(folder: Path, archive: Path) -> None:
+    """Pack the configs of the checkpoints below ``folder``, the same bytes whenever and wherever it is done."""
+    with tarfile.open(archive, "w:xz") as packed:
+        for file in sorted(folder.glob("*/config.json")):
+            entry = tarfile.TarInfo(f"classes/{file.parent.name}/config.json")
+            entry.size = file.stat().st_size
+            packed.addfile(entry, io.BytesIO(file.read_bytes()))
+
+
 def main() -> None:
-    """Write the corpus to the folder given."""
+    """Write the corpus to the folder given, or pack its configs."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
-    print(write_corpus(parser.parse_args().folder), "checkpoints")
+    parser.add_argument("folder", type=Path, nargs="?")
+    parser.add_argument("--configs", action="store_true")
+    given = parser.parse_args()
+    if given.folder is not None:
+        print(write_corpus(given.folder), "checkpoints")
+    if given.configs:
+        with tempfile.TemporaryDirectory() as room:
+            write_corpus(Path(room))
+            pack_configs(Path(room), ARCHIVE)
 
 
 if __name__ == "__main__":
