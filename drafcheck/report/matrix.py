@@ -14,7 +14,7 @@ WORDS = {
     Outcome.CLEAN: "takes it",
     Outcome.INCOMPLETE: "not known",
     Outcome.DEGRADED: "takes it, with a loss",
-    Outcome.BROKEN: "serves it broken",
+    Outcome.BROKEN: "broken",
     Outcome.REFUSED: "refuses it",
     Outcome.NOTHING_TO_CHECK: "nothing to check",
     Outcome.INTERNAL_ERROR: "drafcheck failed",
