@@ -81,6 +81,11 @@ def test_a_proof_speaks_of_releases_that_the_engine_has(engine: str, stem: str) 
     assert set(said) <= set(releases(engine))
 
 
+@pytest.mark.parametrize(("engine", "stem"), CONTRACTS)
+def test_every_contract_says_how_it_was_proven(engine: str, stem: str) -> None:
+    assert {p.how for p in proofs(engine, stem)} & {"executed", "read"}
+
+
 def test_a_proof_is_not_taken_over_from_another_class() -> None:
     assert "llama_eagle" in (count_proofs.rules_folder() / "sglang" / "qwen2_eagle.toml").read_text()
     assert contract_table("sglang", "qwen2_eagle").get("proof") != contract_table("sglang", "llama_eagle")["proof"]
