@@ -20,6 +20,10 @@ RENAMED = {"missing_params": "unwritten", "partial_params": "partial", "share": 
 """What the scripts call a column, and what it is called in a row."""
 
 
+ABSENT: Row = {"loaded": [], "dropped": [], "unwritten": [], "partial": [], "error": None, "shared": None}
+"""Columns of an answer that stops early, as the scripts leave them out."""
+
+
 class Oracle(NamedTuple):
     """Where the scripts lie, and where the engines were unpacked."""
 
@@ -64,4 +68,4 @@ class Oracle(NamedTuple):
 
 def _row(answer: Row, engine: str, release: str, checkpoint: str) -> Row:
     row = {RENAMED.get(key, key): value for key, value in answer.items()}
-    return {**row, "engine": engine, "version": release, "checkpoint": checkpoint}
+    return {**ABSENT, **row, "engine": engine, "version": release, "checkpoint": checkpoint}
