@@ -106,6 +106,15 @@ def test_share_of_a_single_misnamed_tensor(tmp_path: Path) -> None:
     assert codes(write(tmp_path, shapes), "0.5.15") == ["DC101", "DC102"]
 
 
+@pytest.mark.parametrize("width", [3, 5])
+def test_what_the_loader_stops_at_is_not_dropped_as_well(tmp_path: Path, width: int) -> None:
+    """vLLM stops at unknown names: also when it stopped at fc before, nothing is dropped without a word."""
+    shapes = {"fc.weight": [H, width * H], **{k: v for k, v in head().items() if k != "fc.weight"}}
+    path = write(tmp_path, {**shapes, "midlayer.self_attn.k_norm.weight": [D]})
+    found = lint(path, engine="vllm==0.16.0", algorithm="eagle3", select=["DC101", "DC104"]).findings
+    assert [f.rule for f in found] == ["DC104"]
+
+
 def test_an_unknown_tensor_beside_a_whole_head_is_a_warning(tmp_path: Path) -> None:
     (found,) = findings(write(tmp_path, {**head(), "extra.tensor": [3]}), "0.5.15", "DC101")
     assert found.severity is Severity.WARNING

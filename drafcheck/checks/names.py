@@ -132,8 +132,9 @@ def dropped_weight(s: Subject) -> Iterator[Hit]:
         return  # the loader stops at the first of them, which DC104 says
     if layer_elsewhere(plan, contract) is not None:
         return  # DC203 speaks of it
+    stops = {r.tensor.name for r in plan.lost if r.cause == "name" and r.tensor is not None}  # DC104's
     ours = [(t, w) for t, w in lost(s) if w is None or not (w.wrapper or w.foreign)]
-    for group in _by_rename(ours):
+    for group in _by_rename([(t, w) for t, w in ours if t.name not in stops]):
         tensors = [t for t, _ in group]
         wanted = group[0][1]
         yield Hit(
