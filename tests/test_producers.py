@@ -127,7 +127,7 @@ def test_every_outcome_has_a_reason() -> None:
 
 def test_table_holds_every_checkpoint() -> None:
     assert {row["checkpoint"] for row in rows()} == set(EXPECTED)
-    assert len(rows()) == 34 * 15
+    assert len(rows()) == 34 * len({row["version"] for row in rows()}) >= 34 * 15
 
 
 @pytest.mark.parametrize("checkpoint", sorted(EXPECTED))

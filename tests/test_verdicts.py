@@ -71,8 +71,9 @@ def test_every_row_agrees_or_is_left_out_for_a_reason(unpacked: dict[str, Path])
         if problems:
             wrong[row["checkpoint"]].append(f"{row['version']}: {'; '.join(problems)}")
     assert not wrong, json.dumps(wrong, indent=1)[:4000]
-    assert counted["compared"] + counted["left out"] == len(ROWS) == 1486
-    assert counted["left out"] == 16 + 15, counted
+    assert counted["compared"] + counted["left out"] == len(ROWS) > 1500
+    # Each corpus has one such checkpoint, which every release was asked about.
+    assert counted["left out"] == len({(row["corpus"], row["version"]) for row in ROWS}), counted
 
 
 def test_a_changed_row_is_noticed(unpacked: dict[str, Path]) -> None:
