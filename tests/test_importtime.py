@@ -23,7 +23,20 @@ HEAVY = (
     "yaml",
     "drafcheck.launch",
 )
-UNASKED = {f"drafcheck.{name}" for name in ("settings_model", "suppress", "baseline", "plugins", "contract_folders")}
+UNASKED = {
+    f"drafcheck.{name}"
+    for name in (
+        "settings_model",
+        "suppress",
+        "baseline",
+        "plugins",
+        "contract_folders",
+        "several",
+        "proof",
+        "report.matrix",
+        "report.show",
+    )
+}
 FLOOR = """
 import click
 from pydantic import BaseModel

@@ -31,9 +31,12 @@ def render(name: str, view: View) -> str:
 
 def _full(view: View) -> str:
     from drafcheck.report import full
-    from drafcheck.report.show import details
 
-    appendix = {number: details(seen) for number, seen in enumerate(view.examined)} if view.verbose else {}
+    appendix: dict[int, str] = {}
+    if view.verbose:
+        from drafcheck.report.show import details
+
+        appendix = {number: details(seen) for number, seen in enumerate(view.examined)}
     return full.render(view.report, style=view.style, quiet=view.quiet, verbose=view.verbose, appendix=appendix)
 
 
