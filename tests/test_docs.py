@@ -81,7 +81,7 @@ def test_demo_output_is_real(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
 
 def test_ci_finds_the_commands() -> None:
     assert command_after("demo").startswith("python3 -m venv .venv && .venv/bin/pip install -q . && ")
-    assert command_after("tests").endswith(".venv/bin/pytest")
+    assert command_after("tests").endswith(".venv/bin/pytest -n auto")
 
 
 def test_commands_and_options_in_the_readme_exist() -> None:
