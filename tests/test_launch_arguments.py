@@ -43,7 +43,7 @@ def parser() -> Strict:
 NAMES = sorted(name for name, takes in flags_of("sglang", VERSION).items() if takes in ("none", "one", "many"))
 written = st.one_of(
     st.sampled_from(NAMES),
-    st.sampled_from(NAMES).flatmap(lambda name: st.integers(3, len(name)).map(lambda n: name[:n])),
+    st.sampled_from(NAMES).flatmap(lambda name: st.integers(min(3, len(name)), len(name)).map(lambda n: name[:n])),
     st.sampled_from(["--tp", "--model", "--speculative-algo", "--no-such-option", "--tp_size", "-x"]),
 )
 argument = st.one_of(
