@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from drafcheck.contract_models import Pair, Range, Word, Words
+from drafcheck.contract_words import Pair, Range, Word, Words
 
 
 class _Table(BaseModel):

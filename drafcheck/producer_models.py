@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from drafcheck.contract_models import Range, Word, Words
+from drafcheck.contract_words import Range, Word, Words
 
 
 class _Table(BaseModel):

@@ -1,0 +1,332 @@
+"""The entries of a contract, one model for each kind; ``drafcheck.contract_models`` has the files that they stand in.
+
+What they mean is told in rules/README.md.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from drafcheck.contract import bounds
+from drafcheck.contract_words import Entry, Pair, Release, Table, Triple, Word, Words
+
+State = Literal[
+    "absent",
+    "null",
+    "nothing",
+    "any",
+    "no flag",
+    "not one",
+    "empty",
+    "not a table",
+    "not a list",
+    "no list",
+    "not a flag",
+    "not an integer",
+    "not a float",
+    "a number",
+    "set, no integer",
+    "set, no text",
+    "",
+]
+LoadKind = Literal[
+    "plain",
+    "vocab",
+    "qkv",
+    "merged",
+    "row",
+    "column",
+    "replicated",
+    "bias",
+    "exact",
+    "joined",
+    "experts",
+    "experts_row",
+]
+
+
+class Revision(Entry):
+    """An era of the class, in short."""
+
+    summary: str = ""
+
+
+def _is_read(table: dict[str, Any]) -> dict[str, Any]:
+    """``quantity = [config keys, expressions, numbers]``."""
+    for key, value in table.items():
+        if key not in ("versions", "source") and not _is_list(value):
+            raise ValueError(f"{key} should be a list of strings and numbers")
+    return _in_force(table)
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, (int, str)) for item in value)
+
+
+def _is_text(table: dict[str, Any]) -> dict[str, Any]:
+    """``name = "text"``: what an engine says, or what a placeholder stands for and the quantity that counts it."""
+    for key, value in table.items():
+        if not isinstance(value, str):
+            raise ValueError(f"{key} should be a string")
+    return _in_force(table)
+
+
+def _in_force(table: dict[str, Any]) -> dict[str, Any]:
+    for key in ("versions", "source"):
+        if not isinstance(table.get(key, ""), str):
+            raise ValueError(f"{key} should be a string")
+    bounds(table.get("versions", ""))
+    return table
+
+
+Read = Annotated[dict[str, Any], AfterValidator(_is_read)]
+Texts = Annotated[dict[str, Any], AfterValidator(_is_text)]
+
+
+class Flag(Entry):
+    """When a flag is set."""
+
+    name: Word
+    any: Words = []
+    first: Words = []
+    is_: str = Field(default="", alias="is")
+    any_case: bool = False
+    null: Word = ""
+    nothing: Word = ""
+    falsy: Word = ""
+    differ: list[Pair] = []
+    same: Pair | None = None
+    always: bool = False
+    text: Pair | None = None
+    unless: Word = ""
+    says: Word = ""
+
+
+class Refuse(Entry):
+    """A config with which the class is not built."""
+
+    key: Word
+    error: Word
+    is_: State = Field(default="", alias="is")
+    is_not: int = 0
+    not_in: list[str] = []
+    below: int = 0
+    of: Word = ""
+    beyond: Word = ""
+    length: Word = ""
+    strange: Words = []
+    when: Word = ""
+    unless: Word = ""
+    cause: Word = ""
+    stage: Literal["config", "class", "construct", "load"] = "construct"
+
+    @model_validator(mode="after")
+    def _says_when(self) -> Refuse:
+        if len({"is_", "is_not", "not_in", "below", "beyond", "length", "strange"} & self.model_fields_set) != 1:
+            raise ValueError("one of `is`, `is_not`, `not_in`, `below`, `beyond`, `length` and `strange` is wanted")
+        return self
+
+
+class RefusedName(Table):
+    """Names without a parameter at which the loader stops."""
+
+    start: Annotated[Words, Field(min_length=1)]
+    error: Word
+    having: Word = ""
+    lacking: Word = ""
+    shows: Word = ""
+
+
+class Move(Table):
+    """A part of a name that another one takes the place of."""
+
+    from_: Word = Field(alias="from")
+    to: str
+    any: Words = []
+    whole: Words = []
+
+
+class Layer(Table):
+    """Which layer of the checkpoint the head is: the number after the last one, and that of a head stored alone."""
+
+    count: Word
+    alone: int | None = None
+
+
+class Names(Entry):
+    """From the names of tensors to those of parameters; ``loader`` names another way than the usual one."""
+
+    loader: Literal["mtp", ""] = ""
+    layer: Layer | None = None
+    read: Words = []
+    read_with: Words = []
+    move: list[Move] = []
+    unstacked: Words = []
+    experts: list[Triple] = []
+    halves: list[Triple] = []
+    whole_experts: list[Pair] = []
+    unknown_other: Word = ""
+    none_read: Word = ""
+
+    rename: list[Pair] = []
+    rename_start: list[Pair] = []
+    alias: dict[str, Word] = {}
+    mapping: Word = ""
+    mapping_word: Word = ""
+    drop: Words = []
+    drop_word: Words = []
+    drop_start: Words = []
+    direct: Words = []
+    strip: Words = []
+    order: Words = []
+    unknown: Word = ""
+    refuse: list[RefusedName] = []
+    prefixes: list[str] = []
+    bare: Words = []
+    harmless: Words = []
+    unknown_stacked: Word = ""
+    logs: bool = False
+
+
+class Skip(Entry):
+    """Parts of names that the loader passes over for some configs."""
+
+    parts: Annotated[Words, Field(min_length=1)]
+    when: Word = ""
+    unless: Word = ""
+
+
+class Unknown(Entry):
+    """What a loader of the modules ``under`` a name says to a name that leads nowhere."""
+
+    error: Word = ""
+    under: str = ""
+    having: Words = []
+    nested: Word = ""
+    ignored: Word = ""
+    modules: Words = []
+    dropped: bool = False
+
+    @model_validator(mode="after")
+    def _says_what(self) -> Unknown:
+        if bool(self.error) == self.dropped:
+            raise ValueError("either `error` or `dropped` is wanted")
+        return self
+
+
+class Proof(Table):
+    """The releases in which the class itself was run, and those in which only its source was read.
+
+    ``executed`` may say on how many recorded checkpoints it was run.
+    """
+
+    executed: dict[Release, Annotated[int, Field(ge=1)]] | list[Release] = []
+    read: list[Release] = []
+
+
+class Long(Table):
+    """What a sharded loader does with a side that is too long or too short."""
+
+    long: Literal["cut", "refuse"]
+    short: Literal["refuse", "pad", "leave"]
+
+
+class Loaders(Entry):
+    """How the sharded kinds are loaded."""
+
+    qkv: Long | None = None
+    merged: Long | None = None
+    column: Long | None = None
+    row: Long | None = None
+    experts: Long | None = None
+
+
+class Mapping(Entry):
+    """How d2t is read."""
+
+    attribute: Word
+    semantics: Literal["offset", "absolute", "none"]
+    required: Word = ""
+    parameter: Word = ""
+    casts: bool = False
+    width: Word = ""
+    without: Word = ""
+    wanted: bool = False
+    long: Word = ""
+    short: Word = ""
+    outside: Word = ""
+    twice: Word = ""
+
+
+class Required(Entry):
+    """Parameters that the loader insists on once everything is read; ``{missing}`` in the error lists those left."""
+
+    when: Word = ""
+    unless: Word = ""
+    parameters: Words = []
+    every: bool = False
+    error: Word
+
+    @model_validator(mode="after")
+    def _says_which(self) -> Required:
+        if bool(self.parameters) is self.every:
+            raise ValueError("either `parameters` or `every` is wanted")
+        return self
+
+
+class Sharing(Entry):
+    """A parameter that is taken from the target."""
+
+    parameter: Word
+    when: Word = ""
+    unless: Word = ""
+    unless_differ: Words = []
+    absent: Word = ""
+    outcome: Word = ""
+
+
+class Param(Entry):
+    """A parameter of the class: a shape, or shards side by side."""
+
+    name: Word
+    load: LoadKind
+    initial: Literal["ones", "zeros", "random", "empty"]
+    shape: Words = []
+    shards: dict[str, Word] = {}
+    in_: Word = Field(default="", alias="in")
+    experts: Word = ""
+    when: Word = ""
+    unless: Word = ""
+    layers: Literal["first", "later", ""] = ""
+    spare: bool = False
+    says: Word = ""
+
+    @model_validator(mode="after")
+    def _has_a_shape(self) -> Param:
+        if bool(self.shape) == bool(self.shards) or (self.in_ and not self.shards):
+            raise ValueError("either `shape`, or `shards` (and `in`, but for a bias) are wanted")
+        if (self.load == "exact") > bool(self.says):
+            raise ValueError("`says` names the message of a parameter that is loaded `exact`")
+        return self
+
+
+class Computed(Entry):
+    """A key that changes what is computed and leaves no trace in the tensors."""
+
+    key: Word
+    always: bool | None = None
+    reads: str = ""
+    yes: Word
+    no: Word
+    about: str = ""
+    others: dict[str, Word] = {}
+    harmless: bool = False
+    read_by: str = ""
+
+    @model_validator(mode="after")
+    def _says_what(self) -> Computed:
+        if (self.always is None) is not bool(self.reads):
+            raise ValueError("either `always` or `reads` is wanted")
+        return self
