@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from operator import eq
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,7 +11,9 @@ from drafcheck.decode import DecodeError
 from drafcheck.errors import UsageError
 from drafcheck.plan.inverse import INVERSE, tokens_of
 from drafcheck.plan.vocabulary import is_another, is_reduced
+from drafcheck.reference import settled
 from drafcheck.source import SourceError
+from drafcheck.words import count
 
 if TYPE_CHECKING:
     from drafcheck.checkpoint import Checkpoint
@@ -43,7 +45,9 @@ class Comparison(NamedTuple):
     and ``only_there`` count target tokens. ``permutation``: the same tokens in another order. ``ordered`` is False when
     the reference is a set of tokens (t2d alone): then ``agree`` takes it in the order of token ids, as most trainers
     do. ``other_vocab`` is the size of the reference's target vocabulary when it cannot be this target's. ``unfilled``:
-    the draft ids of the checkpoint are their own tokens although its vocabulary is reduced.
+    the draft ids of the checkpoint are their own tokens although its vocabulary is reduced. ``faults`` are clauses on
+    what is wrong with the reference itself, whatever it is compared with. ``full``: the reference is a head of full
+    vocabulary, which has no d2t.
     """
 
     size_here: int
@@ -55,6 +59,8 @@ class Comparison(NamedTuple):
     ordered: bool = True
     other_vocab: int | None = None
     unfilled: bool = False
+    faults: tuple[str, ...] = ()
+    full: bool = False
     differences: tuple[Difference, ...] = ()
 
     @property
@@ -87,23 +93,48 @@ def compare(s: Subject, reference: Reference) -> Comparison | None:
     ours = _own_tokens(plan) if plan is not None else _tokens_in(s.checkpoint)
     if ours is None:
         return None
-    here, there = list(ours), reference.targets
+    vocab = plan.vocab if plan is not None else None
+    reference = settled(reference, len(ours), vocab)
+    here, there = ours if isinstance(ours, list) else list(ours), reference.targets
     tokens_here, tokens_there = set(here), set(there)
     shared = len(tokens_here & tokens_there)
-    vocab = plan.vocab if plan is not None else None
+    agree = sum(map(eq, here, there))
     theirs = len(reference.t2d) if reference.t2d else None
     return Comparison(
         size_here=len(here),
         size_there=len(there),
-        agree=sum(map(eq, here, there)),
+        agree=agree,
         shared=shared,
         only_here=len(tokens_here) - shared,
         only_there=len(tokens_there) - shared,
         ordered=reference.ordered,
         other_vocab=theirs if vocab and theirs and is_another(vocab, theirs) else None,
         unfilled=vocab is not None and is_reduced(len(here), vocab) and here == list(range(len(here))),
-        differences=_differences(s, here, there),
+        faults=tuple(_faults(reference, tokens_there, vocab)),
+        full=reference.full,
+        differences=_differences(s, here, there) if agree < min(len(here), len(there)) else (),
     )
+
+
+def _faults(reference: Reference, tokens: set[int], vocab: int | None) -> Iterator[str]:
+    """What is wrong with a reference by itself. ``vocab`` stands in for the size of its own target vocabulary."""
+    if reference.sound or reference.full:
+        return
+    repeated = len(reference.targets) - len(tokens)
+    if repeated:
+        yield f"{count(repeated, 'draft id')} of it {'repeats' if repeated == 1 else 'repeat'} a token"
+    mask = reference.t2d
+    size = len(mask) if mask else vocab
+    if size and tokens and (min(tokens) < 0 or max(tokens) >= size):
+        worst = min(tokens) if min(tokens) < 0 else max(tokens)
+        yield f"it holds token {worst}, outside {'its t2d' if mask else 'the vocabulary'} of {size:,}"
+    elif mask and 1 in mask and reference.ordered and not _keeps(mask, tokens):
+        yield "its d2t contradicts its own t2d"
+
+
+def _keeps(mask: bytes, tokens: set[int]) -> bool:
+    """Whether a t2d keeps these tokens, which are in its range, and no others."""
+    return sum(map(mask.__getitem__, tokens)) == len(tokens) == mask.count(1)
 
 
 def _own_tokens(v: VocabularyPlan) -> Sequence[int] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 from drafcheck.address import is_remote
 from drafcheck.contract import load_toml
@@ -12,6 +12,9 @@ from drafcheck.contract import load_toml
 _CACHED = re.compile(r"(?:^|/)models--([^/]+?)--([^/]+)(?:/|$)")
 _HASH = re.compile(r"[0-9a-f]{32,64}")
 _STATE = re.compile(r"(?:checkpoint|epoch|step|iter|global-step|v)-?[0-9]+")
+_SIZE = re.compile(r"(?<![0-9.])(?:[0-9]+x)?[0-9]+(?:\.[0-9]+)?[bm](?![a-z0-9])")
+_VERSION = re.compile(r"[0-9]+(?:[._-][0-9]{1,2}(?![0-9a-z]))*")
+_DATE = re.compile(r"(?:0[1-9]|1[0-2])[0-3][0-9]|2[3-9](?:0[1-9]|1[0-2])")  # 0905, 2507
 _WORDS = re.compile(r"[^a-z0-9]+")
 
 
@@ -67,6 +70,42 @@ def stem(name: str) -> tuple[str, ...]:
         words = words[1:]
     cut = next((i for i, word in enumerate(words) if i and word in book["variants"]), len(words))
     return tuple(words[:cut])
+
+
+def differ(official: str, folder: str) -> bool:
+    """Whether a folder's name surely tells another model of the same family than the one named ``official``.
+
+    A folder may be called anything: what it leaves out or adds proves nothing. Another size, another version, a date or
+    a kind (base, instruct) that the official name has not do.
+    """
+    if not are_sisters(official, folder):
+        return False
+    here, there = _traits(official), _traits(folder)
+    if here.letters == there.letters:
+        return False
+    sizes = bool(here.sizes and there.sizes) and not (here.sizes <= there.sizes or there.sizes <= here.sizes)
+    version = bool(here.version and there.version) and here.version != there.version
+    return sizes or version or bool(there.marks - here.marks)
+
+
+class _Traits(NamedTuple):
+    """What a name tells: all its ``letters`` and digits, ``sizes`` (8b), first ``version`` (31 of 3.1), ``marks``."""
+
+    letters: str
+    sizes: frozenset[str]
+    version: str
+    marks: frozenset[str]
+
+
+def _traits(name: str) -> _Traits:
+    last = name.rpartition("/")[2].lower()
+    words = stem(name)
+    kinds = load_toml("discovery.toml")["names"]["kinds"]
+    sizes = _SIZE.findall(last)
+    version = _VERSION.search(_SIZE.sub(" ", last))
+    marks = {word for word in words if word in kinds or _DATE.fullmatch(word)}
+    digits = re.sub("[^0-9]", "", version[0]) if version is not None else ""
+    return _Traits("".join(words), frozenset(sizes), digits, frozenset(marks))
 
 
 def are_sisters(one: str, other: str) -> bool:

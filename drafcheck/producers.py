@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
-from itertools import pairwise
+from operator import lt
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -218,8 +218,10 @@ class _Files:
         plan = self._s.vocabulary
         if plan is None or plan.raw is None or len(plan.raw) == 0:
             return None
-        tokens = [i + int(offset) for i, offset in enumerate(plan.raw)]
-        return "sorted" if all(a < b for a, b in pairwise(tokens)) else "unsorted"
+        from drafcheck.plan.vocabulary import to_targets  # loaded by whoever made the plan
+
+        tokens = to_targets(plan.raw, "offset")
+        return "sorted" if all(map(lt, tokens, tokens[1:])) else "unsorted"
 
 
 def _is_short(value: object) -> bool:

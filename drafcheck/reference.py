@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from drafcheck.decode import LARGEST, DecodeError, decode
 from drafcheck.errors import NothingToCheck, UsageError
 from drafcheck.finding import Confidence
 from drafcheck.header import Header, read_header
 from drafcheck.place import Place, locate
-from drafcheck.plan.vocabulary import HEAD, judge, kept_tokens, named, to_mask, to_targets
+from drafcheck.plan.vocabulary import HEAD, count_kept, is_another, judge, kept_tokens, named, to_mask, to_targets
 from drafcheck.source import Source, SourceError
 from drafcheck.tensor import Tensor
 from drafcheck.words import listed
@@ -28,13 +27,15 @@ _NPY_DTYPES = {"b1": "BOOL", "u1": "U8", "i1": "I8", "i2": "I16", "i4": "I32", "
 Read = Callable[[Tensor], bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(NamedTuple):
     """A mapping to compare with, which messages call ``name``. ``targets`` holds the target token of each draft id.
 
     ``t2d`` is one byte a target token (None: not there), ``head_rows`` the rows of its lm_head (None: no head).
     ``ordered`` is False when only the set of tokens is known, from a t2d without d2t. ``certainty`` says how sure it is
-    that the values of d2t were understood. ``path`` is where it was read, as the user gave it.
+    that the values of d2t were understood. ``path`` is where it was read, as the user gave it. ``flags``: its values
+    are only 0 and 1 and nothing tells whether they are offsets, as ``targets`` takes them, or a t2d: see ``settled``.
+    ``full`` is True for a head of full vocabulary, which has no d2t. ``sound``: its tokens are those that its t2d
+    keeps, each once.
     """
 
     name: str
@@ -44,6 +45,9 @@ class Reference:
     ordered: bool = True
     certainty: Confidence = Confidence.CERTAIN
     path: str = ""
+    flags: bytes | None = None
+    full: bool = False
+    sound: bool = False
 
 
 def open_reference(path: str | Path) -> Reference:
@@ -62,7 +66,7 @@ def open_reference(path: str | Path) -> Reference:
         raise UsageError(f"--reference {path}: no checkpoint and no mapping there") from error
     except OSError as error:
         raise UsageError(f"--reference {path}: {(error.strerror or 'cannot be read').lower()}") from error
-    return replace(found, name=str(path).rstrip("/").rpartition("/")[2] or str(path), path=str(path))
+    return found._replace(name=str(path).rstrip("/").rpartition("/")[2] or str(path), path=str(path))
 
 
 def _located(path: str | Path) -> tuple[Place, str | None]:
@@ -118,6 +122,8 @@ def from_tensors(tensors: Sequence[Tensor], read: Read) -> Reference:
     """The mapping among tensors; without d2t the head must have full vocabulary, so each id is its own token."""
     d2t, t2d, head = (named(tensors, name) for name in ("d2t", "t2d", HEAD))
     rows = head.shape[0] if head is not None and head.shape else None
+    if d2t is t2d is head is None and len(tensors) == 1 and len(tensors[0].shape) == 1:
+        return bare(decode((only := _small(tensors[0])).dtype, read(only)), only.dtype == "BOOL")
     mask = to_mask(t2d, read(_small(t2d))) if t2d is not None else None
     values = decode(d2t.dtype, read(_small(d2t))) if d2t is not None else None
     return combine(values, mask, rows)
@@ -135,15 +141,50 @@ def combine(values: list[int] | None, mask: bytes | None, rows: int | None = Non
     """What d2t, t2d and the rows of a head say together; each may be missing. Raises DecodeError when all are."""
     kept = mask if mask and 1 in mask else None
     if values and not (kept and _is_unfilled(values, kept)):
+        targets = to_targets(values, "offset")
+        if kept and count_kept(kept, targets) == len(values) == kept.count(1):
+            return Reference("", targets, mask, rows, sound=True)  # what judge would say, without adding up again
         meant, certainty = judge(values, kept, len(kept) if kept else None)
-        targets = values if meant == "absolute" else to_targets(values, "offset")
-        usual = ("offset", "identity")
-        return Reference("", targets, mask, rows, certainty=Confidence.CERTAIN if meant in usual else certainty)
+        sure = Confidence.CERTAIN if meant in ("offset", "identity") else certainty
+        flags = None if kept else _as_flags(values)
+        return Reference("", values if meant == "absolute" else targets, mask, rows, certainty=sure, flags=flags)
     if kept:
-        return Reference("", kept_tokens(kept), mask, rows, ordered=False)
+        return Reference("", kept_tokens(kept), mask, rows, ordered=False, sound=True)
     if values is None and mask is None and rows is not None:
-        return Reference("", list(range(min(rows, LARGEST))), None, rows)
+        return Reference("", list(range(min(rows, LARGEST))), None, rows, full=True)
     raise DecodeError("no d2t in it")
+
+
+def bare(values: list[int], boolean: bool) -> Reference:
+    """Values without a name: flags, or target tokens as engines take them, or offsets, if values repeat."""
+    if not values:
+        raise DecodeError("no values in it")
+    if boolean:
+        return combine(None, bytes(values))
+    targets = values if len(set(values)) == len(values) else to_targets(values, "offset")
+    return Reference("", targets, flags=_as_flags(values))
+
+
+def _as_flags(values: list[int]) -> bytes | None:
+    return bytes(values) if min(values) == 0 and max(values) == 1 else None
+
+
+def settled(found: Reference, ids: int, vocab: int | None) -> Reference:
+    """The reference with values of only 0 and 1 taken for what they are, beside a draft of ``ids`` draft ids.
+
+    They are a t2d when they are as many as the target's ``vocab`` or keep as many tokens as there are draft ids, or
+    when as offsets they would reach a token twice; else they are a d2t. As many values as draft ids are a d2t, unless
+    that is the whole vocabulary: no draft id can lie one beyond the last token.
+    """
+    if found.full and vocab is not None and len(found.targets) > vocab and not is_another(len(found.targets), vocab):
+        return found._replace(targets=found.targets[:vocab])  # the rest is padding
+    flags = found.flags
+    if flags is None or (len(flags) == ids and ids != vocab):
+        return found
+    fits = flags.count(1) == ids or (vocab is not None and not is_another(len(flags), vocab) and len(flags) > ids)
+    if fits or len(flags) == vocab or b"\1\0" in flags:
+        return found._replace(targets=kept_tokens(flags), t2d=flags, ordered=False, flags=None, sound=True)
+    return found
 
 
 def _is_unfilled(values: list[int], mask: bytes) -> bool:
@@ -157,16 +198,16 @@ def _is_unfilled(values: list[int], mask: bytes) -> bool:
 def _from_npy(place: Place, name: str) -> Reference:
     dtype, values = _read_npy(place.source(name))
     if dtype == "BOOL" or name == "t2d.npy":
-        return combine(None, bytes(_flags(values)))
+        return combine(None, _flags(values))
     paired = name == "d2t.npy" and place.is_file("t2d.npy")
-    mask = bytes(_flags(_read_npy(place.source("t2d.npy"))[1])) if paired else None
+    mask = _flags(_read_npy(place.source("t2d.npy"))[1]) if paired else None
     return combine(values, mask)
 
 
-def _flags(values: list[int]) -> list[int]:
-    if not set(values) <= {0, 1}:
+def _flags(values: list[int]) -> bytes:
+    if values and (min(values) < 0 or max(values) > 1):
         raise DecodeError("t2d.npy holds other values than 0 and 1")
-    return values
+    return bytes(values)
 
 
 def _read_npy(source: Source) -> tuple[str, list[int]]:

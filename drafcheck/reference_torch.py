@@ -10,8 +10,8 @@ from typing import Any
 from drafcheck.decode import LARGEST, DecodeError, decode
 from drafcheck.pickle_machine import Machine, PickleError
 from drafcheck.pickle_records import TensorRecord
-from drafcheck.plan.vocabulary import HEAD, to_targets
-from drafcheck.reference import Reference, combine, from_tensors, sound
+from drafcheck.plan.vocabulary import HEAD
+from drafcheck.reference import Reference, bare, combine, from_tensors, sound
 from drafcheck.source import Source, SourceStream
 from drafcheck.torch_pickle import PICKLE_LIMIT, is_legacy, read_pickle
 
@@ -59,19 +59,18 @@ def _member(read: Callable[[str], bytes], info: Callable[[str], Any], name: str)
 
 
 def _bare(content: object, values: list[int] | None) -> Reference:
-    """A list or tensor by itself: flags, or target tokens as engines take them, or offsets, if values repeat."""
+    """A list or tensor by itself."""
     if not values:
         raise DecodeError("neither a dict with d2t nor a list of target tokens")
-    if isinstance(content, TensorRecord) and content.dtype == "BOOL":
-        return combine(None, bytes(values))
-    return Reference("", values if len(set(values)) == len(values) else to_targets(values, "offset"))
+    first = content[0] if isinstance(content, list) else None
+    return bare(values, isinstance(first, bool) or (isinstance(content, TensorRecord) and content.dtype == "BOOL"))
 
 
 def _values(record: object, storage: Callable[[str], bytes]) -> list[int] | None:
     """The whole numbers in a list or a tensor of a pickle; None for anything else."""
     if isinstance(record, list):
-        whole = all(isinstance(v, int) and not isinstance(v, bool) for v in record)
-        return list(record) if whole else None
+        kinds = set(map(type, record))
+        return list(map(int, record)) if kinds in ({int}, {bool}) else None
     if not isinstance(record, TensorRecord):
         return None
     if not record.contiguous or len(record.shape) != 1:

@@ -10,7 +10,7 @@ from weights import offsets, spread, write_safetensors
 
 from drafcheck import lint
 from drafcheck.finding import Confidence, Finding, Severity
-from drafcheck.modelnames import are_sisters, local_name, model_name, stem
+from drafcheck.modelnames import are_sisters, differ, local_name, model_name, stem
 
 CACHE = "hub/models--moonshotai--Kimi-K2.5/snapshots/0123456789abcdef0123456789abcdef01234567"
 
@@ -71,6 +71,47 @@ def test_one_model_however_it_is_stored(one: str, other: str) -> None:
 def test_sisters_are_other_models(one: str, other: str) -> None:
     assert stem(one) != stem(other)
     assert are_sisters(one, other)
+
+
+LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
+
+
+@pytest.mark.parametrize(
+    ("official", "folder"),
+    (
+        *((LLAMA, name) for name in ("llama3.1-8b-instruct", "llama31-8b", "llama", "Llama-3.1-8B-Instruct-Dynamic")),
+        *(
+            (LLAMA, name)
+            for name in ("Llama-3.1-8B-Instruct_quark", "llama-3-1-8b", "meta-llama_Llama-3.1-8B-Instruct")
+        ),
+        *(("Qwen/Qwen3-8B", name) for name in ("qwen3", "qwen", "qwen3_8b", "Qwen3-8B-tuned", "qwen3-8b-ckpt500")),
+        ("Qwen/Qwen3-30B-A3B-Instruct-2507", "qwen3-30b"),
+        ("openai/gpt-oss-120b", "gpt_oss_120b"),
+        ("moonshotai/Kimi-K2-Instruct", "kimi-k2"),
+        ("Qwen/Qwen3-8B", "prod-v3"),
+    ),
+)
+def test_folders_that_may_hold_the_model(official: str, folder: str) -> None:
+    assert not differ(official, folder)
+
+
+@pytest.mark.parametrize(
+    ("official", "folder"),
+    (
+        ("moonshotai/Kimi-K2-Instruct", "Kimi-K2.5"),
+        ("moonshotai/Kimi-K2.5", "kimi_k2"),
+        ("moonshotai/Kimi-K2-Instruct", "Kimi-K2-Instruct-0905"),
+        ("Qwen/Qwen3-8B", "Qwen3-4B"),
+        ("Qwen/Qwen3-8B", "qwen2.5-8b"),
+        ("Qwen/Qwen3-8B", "Qwen3-8B-Base"),
+        (LLAMA, "llama-3.1-8b-base"),
+        (LLAMA, "llama-3.3-70b-instruct"),
+        ("openai/gpt-oss-120b", "gpt-oss-20b"),
+        ("deepseek-ai/DeepSeek-R1", "deepseek-v3"),
+    ),
+)
+def test_folders_that_hold_another_model(official: str, folder: str) -> None:
+    assert differ(official, folder)
 
 
 def test_strangers_are_no_sisters() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drafcheck.contract import load_toml
 from drafcheck.finding import Confidence, Location, Severity
-from drafcheck.modelnames import are_sisters, local_name, model_name, stem
+from drafcheck.modelnames import differ, local_name, model_name, stem
 from drafcheck.plan.vocabulary import is_another
 from drafcheck.registry import Hit, rule
 
@@ -36,7 +36,7 @@ def other_target(s: Subject) -> Iterator[Hit]:
     Compares the model that the draft's config names, its class and its depth, as trainers write them, with the target.
     Names are compared by their last part; how the weights are stored (FP8, AWQ) does not matter, and a folder whose
     name tells nothing is not compared. With another class, depth, width or vocabulary it is an error, with another name
-    alone a warning.
+    alone a warning. A folder's name counts only where size, version, date or kind (Base, Instruct) is another.
 
     ## Why is this bad?
     A drafter reads the hidden states of the model it was trained on. Sister models, such as Kimi-K2 and Kimi-K2.5, have
@@ -69,10 +69,10 @@ def _other_name(s: Subject, config: DraftConfig, target: TargetConfig, book: Any
     route = next((route for key in book["name"] if config.text(*(route := key.split(".")))), None)
     here = model_name(config.text(*route) or "") if route is not None else None
     there = local_name(s.target_path) if s.target_path is not None else None
-    if route is None or here is None or there is None or stem(here) == stem(there):
+    if route is None or here is None or there is None or "".join(stem(here)) == "".join(stem(there)):
         return None
     official = "/" in there
-    sure = official or are_sisters(here, there)  # a folder may be called anything
+    sure = official or differ(here, there)  # a folder may be called anything
     confidence = Confidence.LIKELY if official else Confidence.GUESS
     return _Name(here, there, (config.at(*route), Location(file=target.document.file)), sure, confidence)
 

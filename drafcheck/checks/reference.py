@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from drafcheck.checks.vocabulary import at
-from drafcheck.finding import Location, Severity
+from drafcheck.finding import Confidence, Location, Severity
+from drafcheck.plan.vocabulary import HEAD, named
 from drafcheck.registry import Hit, rule
 from drafcheck.words import count
 
@@ -39,11 +40,32 @@ def mapping_differs(s: Subject) -> Iterator[Hit]:
     yield Hit(
         f"{found.agree:,} of {count(found.size_here, 'draft id')} agree with {reference.name} "
         f"({found.size_there:,}{_doubts(found)}); target tokens shared {found.shared:,}, only here "
-        f"{found.only_here:,}, only there {found.only_there:,}; {_differences(found)}",
-        at(s.vocabulary.d2t_tensor if s.vocabulary else None) or (Location(file=reference.name),),
+        f"{found.only_here:,}, only there {found.only_there:,}; {_differences(found)}{_broken(found)}",
+        _places(s),
         help=_fit(found),
-        confidence=reference.certainty,
+        confidence=_less(reference.certainty) if found.faults else reference.certainty,
     )
+
+
+def _places(s: Subject) -> tuple[Location, ...]:
+    """The draft's d2t, else what stands in for it: its head, its config, its first weight file."""
+    if s.vocabulary is not None:
+        place = at(s.vocabulary.d2t_tensor) or at(s.vocabulary.head_tensor)
+    else:
+        tensors = [t for file in s.checkpoint.files for t in file.header.tensors]
+        place = at(named(tensors, "d2t")) or at(named(tensors, HEAD))
+    if place:
+        return place
+    file = s.config.document.file if s.config is not None else next((f.name for f in s.checkpoint.files), None)
+    return (Location(file=file),) if file is not None else ()
+
+
+def _broken(found: Comparison) -> str:
+    return f"; the reference itself looks broken: {', '.join(found.faults)}" if found.faults else ""
+
+
+def _less(sure: Confidence) -> Confidence:
+    return Confidence.LIKELY if sure is Confidence.CERTAIN else Confidence.GUESS
 
 
 def _doubts(found: Comparison) -> str:
@@ -63,13 +85,25 @@ def _token(token: int, text: str | None) -> str:
 
 
 def _fit(found: Comparison) -> str:
+    if found.faults:
+        return "mend the reference or compare with another: nothing can be made from a mapping that is broken"
+    if found.full:
+        return (
+            f"the reference has the full vocabulary and no d2t to use: lm_head has rows for {found.shared:,} of its "
+            f"{count(found.size_there, 'token')}; compare with a reference of the draft's vocabulary"
+        )
     if found.unfilled:
-        return "use the reference's d2t if lm_head came from it: the checkpoint has no mapping of its own"
+        theirs = "the reference's d2t" if found.ordered else "a d2t made from the reference's t2d"
+        return f"use {theirs} if lm_head came from it: the checkpoint has no mapping of its own"
     if found.permutation:
         return (
             f"a permutation: all {found.size_here:,} rows of lm_head can be put into the reference's order without loss"
         )
+    if not found.orphan_rows:
+        theirs = count(found.size_there, "draft id")
+        return f"lm_head has a row for each of the reference's {theirs}: take them in its order"
+    theirs = "the reference's d2t" if found.ordered else "a d2t made from the reference's t2d"
     return (
         f"lm_head can be permuted to the reference's order except for {count(found.orphan_rows, 'row')} of "
-        f"{found.size_there:,} without a source; use the reference's d2t instead if lm_head came from it"
+        f"{found.size_there:,} without a source; use {theirs} instead if lm_head came from it"
     )

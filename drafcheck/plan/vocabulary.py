@@ -111,10 +111,12 @@ def _judge_with(mask: bytes, raw: Sequence[int]) -> tuple[str | None, Confidence
 
 def count_kept(mask: bytes, tokens: Sequence[int]) -> int:
     """How many different tokens of ``tokens`` the t2d mask keeps."""
-    if min(tokens) < 0 or max(tokens) >= len(mask):
+    if tokens and (min(tokens) < 0 or max(tokens) >= len(mask)):
         tokens = [t for t in tokens if 0 <= t < len(mask)]
-    different = set(tokens)
-    return sum(map(mask.__getitem__, different))
+    reached = bytearray(len(mask))
+    for token in tokens:
+        reached[token] = 1
+    return (int.from_bytes(reached, "little") & int.from_bytes(mask, "little")).bit_count()  # faster than a set
 
 
 def _judge_alone(raw: Sequence[int], vocab: int | None) -> tuple[str | None, Confidence]:
