@@ -14,6 +14,7 @@ from drafcheck.plan.model import Refusal
 
 if TYPE_CHECKING:
     from drafcheck.finding import Location
+    from drafcheck.subject import Subject
 
 
 class ConvertedConfig(DraftConfig):
@@ -61,6 +62,15 @@ def as_read(engine: Engine, config: DraftConfig) -> AsRead:
     data = _flat(rule, body, config.data)
     data["model_type"] = format_["model_type"]
     return AsRead(ConvertedConfig(config, format_["body"], data), str(rule["algorithm"]))
+
+
+def read_later(s: Subject, engine: Engine) -> DraftConfig | None:
+    """The config of ``s`` as another release reads it; None when that release stops at it."""
+    if s.config is None or s.written is None or not s.config.settled:
+        return s.config
+    read = as_read(engine, s.written)
+    read.config.target = s.config.target
+    return read.config if read.refused is None else None
 
 
 def _is_of(format_: Table, config: DraftConfig) -> bool:

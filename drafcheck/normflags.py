@@ -5,9 +5,11 @@ What they are called and which key it is stands in the contract: a ``[[param]]``
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING, NamedTuple
 
 from drafcheck.contract import Engine, contract_for, releases
+from drafcheck.conversion import as_read, read_later
 from drafcheck.lookup import MISSING, raw, without_skips
 from drafcheck.plan.names import route
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
     from drafcheck.config import DraftConfig
     from drafcheck.contract import Contract
+    from drafcheck.plan.model import LoadPlan
     from drafcheck.subject import Subject
     from drafcheck.tensor import Tensor
 
@@ -46,33 +49,60 @@ class Idle(NamedTuple):
 
 def unswitched(s: Subject) -> list[Unswitched]:
     """The norm tensors that a switch in config.json would have brought to a parameter, one entry a switch."""
-    if s.config is None or s.contract is None or s.load is None:
+    if s.config is None or s.written is None or s.contract is None or s.load is None:
         return []
     plan, contract = s.load, s.contract
     norms = [t for t in plan.seen if "norm" in t.name]
-    left = [t for t in norms if route(contract, t.name, plan.parameters).end in ("unknown", "design")]
+    left = [t for t in norms if route(contract, t.name, plan.parameters).end in ("unknown", "design", "refused")]
     found = []
     on = {flag for flag in switched(contract) if contract.flag(flag, s.config)}
-    for since, later in _from_here_on(s.engine, contract) if left else ():
+    for engine, later, config in _from_here_on(s, contract) if left else ():
         for flag, names in switched(later).items():
-            taken = () if flag in on else _reaching(later, left, names)
+            heeded = s.config.settled is False or _heeded(s, engine, later, flag)
+            taken = _reaching(later, left, names) if heeded and flag not in on else ()
             left = [t for t in left if t not in taken]
             if taken:
                 keys = keys_of(later, flag)
-                found.append(Unswitched(taken, keys, since, _stated(s.config, keys), later.flag(flag, s.config)))
+                read = later.flag(flag, config)
+                since = None if engine is s.engine else engine.version
+                found.append(Unswitched(taken, keys, since, _stated(s.written, keys), read))
         if not left:
             break
     return found
 
 
-def _from_here_on(engine: Engine, contract: Contract) -> Iterator[tuple[str | None, Contract]]:
-    """The contract at hand, then those of later releases, each with its release."""
-    yield None, contract
-    for version in releases(engine.name):
-        if version > engine.known:
-            later = contract_for(Engine(engine.name, str(version), version, exact=True), contract.architecture)
-            if later is not None:
-                yield str(version), later
+def refused_for_flag(plan: LoadPlan, group: Unswitched) -> bool:
+    """Whether the loader stops at these norms and would take them with the flag: DC407's, not DC104's."""
+    refused = {r.tensor.name for r in plan.lost if r.cause == "name" and r.tensor is not None}
+    return group.since is None and any(t.name in refused for t in group.tensors)
+
+
+def flag_help(group: Unswitched) -> str:
+    """What to do for norm tensors to be applied."""
+    set_it = f"set `{key_to_set(group)}` to true in config.json"
+    if group.since is None:
+        return set_it
+    serve = f"serve with a release from {group.since} on"
+    return f"{serve}, which applies it" if group.read else f"{serve}, and {set_it}"
+
+
+def key_to_set(group: Unswitched) -> str:
+    """The key that is sure to be heeded: the first one where an earlier one says no, else the one at the top level."""
+    if any(key in group.keys for key in group.stated):
+        return group.keys[0]
+    return next((key for key in group.keys if "." not in key), group.keys[0])
+
+
+def _from_here_on(s: Subject, contract: Contract) -> Iterator[tuple[Engine, Contract, DraftConfig]]:
+    """The contract at hand, then those of later releases, each before the config as its release reads it."""
+    assert s.config is not None
+    yield s.engine, contract, s.config
+    for version in releases(s.engine.name):
+        if version > s.engine.known:
+            engine = Engine(s.engine.name, str(version), version, exact=True)
+            later, config = contract_for(engine, contract.architecture), read_later(s, engine)
+            if later is not None and config is not None:
+                yield engine, later, config
 
 
 def switched(contract: Contract) -> dict[str, set[str]]:
@@ -95,6 +125,14 @@ def _spelled(contract: Contract, name: str) -> set[str]:
                 name.replace("{" + placeholder + "}", text.replace("{n}", str(number))) for number in range(_COPIES)
             }
     return {name}
+
+
+def _heeded(s: Subject, engine: Engine, contract: Contract, flag: str) -> bool:
+    """Whether a release that converts this config keeps one of the keys of a flag."""
+    assert s.written is not None
+    trial = copy(s.written)
+    trial.data = {**trial.data, **dict.fromkeys(keys_of(contract, flag), True)}
+    return contract.flag(flag, as_read(engine, trial).config)
 
 
 def _reaching(contract: Contract, tensors: list[Tensor], names: set[str]) -> tuple[Tensor, ...]:

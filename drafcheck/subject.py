@@ -72,6 +72,14 @@ class Subject:
     expired: list[Ignore] = field(default_factory=list)
 
     @property
+    def written(self) -> DraftConfig | None:
+        """config.json as it is in the file: what a trainer says is looked for here, what an engine reads in ``config``.
+
+        The two are one unless the engine converts the format, which loses the keys that it has no use for.
+        """
+        return self.checkpoint.config if self.config is not None else None
+
+    @property
     def producer(self) -> Producer | None:
         """Who wrote the checkpoint, told at the first use; None when the files do not say."""
         from drafcheck.producers import producer_of

@@ -73,11 +73,15 @@ def convention_at(s: Subject, key: str) -> tuple[str, Confidence] | None:
 
 def _stated(s: Subject, told: Producer | None) -> tuple[str, Layers]:
     """The layer ids of the config: those of the producer's own key first, then those that the engine reads."""
-    w, config = s.wiring, s.config
-    assert w is not None and config is not None
+    w, config, written = s.wiring, s.config, s.written
+    assert w is not None and config is not None and written is not None
     elsewhere = [str(entry["key"]) for entry in load_toml(s.engine.name, "targets.toml").get("elsewhere", [])]
-    keys = [*([told.ids_key] if told is not None and told.ids_key else []), *([w.source] if w.ids else []), *elsewhere]
-    found = ((key, as_ids(raw(config, key))) for key in keys)
+    places = [
+        *([(told.ids_key, written)] if told is not None and told.ids_key else []),
+        *([(w.source, config)] if w.ids else []),
+        *((key, written) for key in elsewhere),
+    ]
+    found = ((key, as_ids(raw(said, key))) for key, said in places)
     return next(((key, ids) for key, ids in found if ids), ("", ()))
 
 

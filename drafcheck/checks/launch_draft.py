@@ -51,10 +51,10 @@ def draft_depth(s: Subject) -> Iterator[Hit]:
 
 def _too_deep(s: Subject, key: str, asked: int, what: str, trained: tuple[int, str] | None) -> Hit:
     launch, book = launch_of(s)
-    assert s.config is not None and trained is not None
+    assert s.written is not None and trained is not None
     return Hit(
         f"{spelled(book, key)} is {asked}, and {what}",
-        (at(launch, key), s.config.at(*trained[1].split("."))),
+        (at(launch, key), s.written.at(*trained[1].split("."))),
         help=f"ask for {trained[0]} or less",
         confidence=Confidence.LIKELY,
     )
@@ -62,14 +62,14 @@ def _too_deep(s: Subject, key: str, asked: int, what: str, trained: tuple[int, s
 
 def _trained(s: Subject, what: str) -> tuple[int, str] | None:
     """How deep the config says the head was trained, and under which key; None when it does not say."""
-    assert s.config is not None
+    assert s.config is not None and s.written is not None
     _, kind = draft_class(s.engine, s.config, s.contract, s.algorithm)
     head = head_in(s)
     kinds = {kind, head.kind if head is not None else None}
     for entry in load_toml("depth.toml").get(what, []):
-        if not kinds & set(entry["kinds"]) or set(s.config.architectures) & set(entry.get("unless", [])):
+        if not kinds & set(entry["kinds"]) or set(s.written.architectures) & set(entry.get("unless", [])):
             continue
-        value = _value(s.config.data, entry["key"])
+        value = _value(s.written.data, entry["key"])
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
             return value, entry["key"]
     return None

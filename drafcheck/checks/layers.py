@@ -242,7 +242,7 @@ def aux_layers_ignored(s: Subject) -> Iterator[Hit]:
             f"{key} says {_id_list(ids)}{meant}, but {_reader(s, w)} does not read it: {fed}",
             (at(s, key),),
             help=_elsewhere_help(s, ids, known[0] if known is not None else None),
-            severity=Severity.ERROR if sure is Confidence.CERTAIN and not ids_option(s) else Severity.WARNING,
+            severity=Severity.ERROR if _costs_all(s, sure) else Severity.WARNING,
             confidence=sure,
         )
     yield from _graphs_take_the_default(s)
@@ -279,6 +279,15 @@ def _graphs_take_the_default(s: Subject) -> Iterator[Hit]:
         )
 
 
+def unread_count(s: Subject) -> int | None:
+    """The number of layers under a key that this version does not read, where DC405 is sure of it."""
+    return next((len(ids) for _, ids, agrees, sure in _stated_elsewhere(s) if not agrees and _costs_all(s, sure)), None)
+
+
+def _costs_all(s: Subject, sure: Confidence) -> bool:
+    return sure is Confidence.CERTAIN and not ids_option(s)
+
+
 def _stated_elsewhere(s: Subject) -> Iterator[tuple[str, tuple[int, ...], bool, Confidence]]:
     """Keys with layer ids that this version does not read.
 
@@ -286,12 +295,12 @@ def _stated_elsewhere(s: Subject) -> Iterator[tuple[str, tuple[int, ...], bool, 
     however one counts.
     """
     w = s.wiring
-    if w is None or s.config is None or not w.captured or w.source != "default" or w.inputs is None:
+    if w is None or s.written is None or not w.captured or w.source != "default" or w.inputs is None:
         return
     reading = reading_of(s.engine, w.runner)
     read = [entry["key"] for entry in reading["ids"]] if reading is not None else []
     for entry in load_toml(s.engine.name, "targets.toml").get("elsewhere", []):
-        ids = as_ids(raw(s.config, entry["key"]))
+        ids = as_ids(raw(s.written, entry["key"]))
         if ids and s.engine.within(entry.get("versions", "")) and entry["key"] not in read:
             known, default = convention_at(s, entry["key"]), tuple(sorted(w.inputs))
             agrees = any(meaning(ids, means) == default for means in entry["means"])

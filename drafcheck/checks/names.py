@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from drafcheck.checks.layer import is_missing, layer_elsewhere
 from drafcheck.contract import Contract, load_toml
 from drafcheck.finding import Confidence, Location, Severity
-from drafcheck.normflags import unswitched
+from drafcheck.normflags import Unswitched, flag_help, refused_for_flag, unswitched
 from drafcheck.plan.compare import first_release_that_takes
 from drafcheck.plan.model import LoadPlan
 from drafcheck.plan.wanted import Wanted, wanted_names, writer_of
@@ -216,7 +216,9 @@ def refused_weight(s: Subject) -> Iterator[Hit]:
     Rename the tensors to the spelling that the message gives, or serve with a release that takes this one.
     """
     plan, contract = plans(s)
-    refused = [r for r in plan.lost if r.cause == "name" and r.tensor is not None]
+    groups = unswitched(s)
+    flagged = {t.name for g in groups if refused_for_flag(plan, g) for t in g.tensors}  # DC407's
+    refused = [r for r in plan.lost if r.cause == "name" and r.tensor is not None and r.tensor.name not in flagged]
     if not refused or refused[0].tensor is None:
         return
     first = refused[0].tensor
@@ -226,10 +228,15 @@ def refused_weight(s: Subject) -> Iterator[Hit]:
         yield Hit(
             f"{s.engine} stops at `{first.name}`: {refused[0].error}{instead}",
             places([r.tensor for r in refused if r.tensor is not None]),
-            help=_no_table(s, first.name) or _rename_help(s, first.name, wanted),
+            help=_no_table(s, first.name) or _later_norm(groups, first) or _rename_help(s, first.name, wanted),
             fixable=wanted is not None,
             about=names(r.tensor for r in refused if r.tensor is not None),
         )
+
+
+def _later_norm(groups: list[Unswitched], tensor: Tensor) -> str | None:
+    """What to do with a norm that a later release applies, where the config has to ask for it."""
+    return next((flag_help(group) for group in groups if tensor in group.tensors and not group.read), None)
 
 
 def _no_table(s: Subject, name: str) -> str | None:

@@ -9,13 +9,14 @@ from drafcheck.checks.names import names, places, plans, quietly
 from drafcheck.fc import at
 from drafcheck.finding import Confidence, Severity
 from drafcheck.lookup import MISSING, raw
-from drafcheck.normflags import Idle, Unswitched, idle, unswitched
+from drafcheck.normflags import Idle, Unswitched, flag_help, idle, key_to_set, refused_for_flag, unswitched
 from drafcheck.producers import producer_of, weaker
 from drafcheck.registry import Hit, rule
 from drafcheck.words import count, listed
 
 if TYPE_CHECKING:
     from drafcheck.contract import Table
+    from drafcheck.plan.model import LoadPlan
     from drafcheck.producers import Producer
     from drafcheck.subject import Subject
 
@@ -27,7 +28,8 @@ def norm_flag(s: Subject) -> Iterator[Hit]:
     ## What it does
     Looks for tensors such as `input_norm.weight` and `fc_norm.0.weight` that this release drops because config.json
     does not set the flag that goes with them, sets it at a place that is not read, or because the release does not
-    know the norm yet. The other way round, a flag without tensors, is a note.
+    know the norm yet. Also where it stops at them, unless a later release alone knows the norm: that is DC104's. The
+    other way round, a flag without tensors, is a note.
 
     ## Why is this bad?
     The drafter was trained on normed hidden states and is served without the norm, and nothing is said: accept length
@@ -39,10 +41,12 @@ def norm_flag(s: Subject) -> Iterator[Hit]:
     Set the flag where the message says, or serve with a release that knows the norm.
     """
     plan, _ = plans(s)
-    if plan.refused is not None and plan.refused.cause == "name":
-        return
+    loud = plan.refused is not None and plan.refused.cause == "name"
     for group in unswitched(s):
-        yield _without_flag(s, group)
+        if not loud or refused_for_flag(plan, group):
+            yield _without_flag(s, group)
+    if loud:
+        return
     for unfilled in idle(s):
         yield _without_tensors(s, unfilled)
 
@@ -51,20 +55,26 @@ def _without_flag(s: Subject, group: Unswitched) -> Hit:
     plan, contract = plans(s)
     tensors = list(group.tensors)
     verb = "is" if len(tensors) == 1 else "are"
+    end = f"refused ({_error(plan, group)})" if refused_for_flag(plan, group) else f"dropped {quietly(plan, contract)}"
     return Hit(
-        f"{listed([t.name for t in tensors])} {verb} dropped {quietly(plan, contract)}: {_why(s, group)}",
+        f"{listed([t.name for t in tensors])} {verb} {end}: {_why(s, group)}",
         (*places(tensors), *(at(s, key) for key in (group.stated or _denied(s, group)))),
-        help=_flag_help(group),
+        help=flag_help(group),
         fixable=group.since is None,
         about=names(tensors),
     )
+
+
+def _error(plan: LoadPlan, group: Unswitched) -> str:
+    names_of = {t.name for t in group.tensors}
+    return next(r.error for r in plan.lost if r.cause == "name" and r.tensor is not None and r.tensor.name in names_of)
 
 
 def _why(s: Subject, group: Unswitched) -> str:
     if group.since is not None:
         return f"{s.engine} has no such norm"
     if not group.stated:
-        return f"`{_key_to_set(group)}` is not set"
+        return f"`{key_to_set(group)}` is not set"
     if any(key in group.keys for key in group.stated):
         return f"`{group.keys[0]}` says no, and {s.engine} takes that before `{group.stated[0]}`"
     return f"`{group.stated[0]}` is set where {s.engine} does not look"
@@ -72,23 +82,8 @@ def _why(s: Subject, group: Unswitched) -> str:
 
 def _denied(s: Subject, group: Unswitched) -> list[str]:
     """The keys that are there and say no."""
-    assert s.config is not None
-    return [key for key in group.keys if raw(s.config, key) is not MISSING]
-
-
-def _flag_help(group: Unswitched) -> str:
-    set_it = f"set `{_key_to_set(group)}` to true in config.json"
-    if group.since is None:
-        return set_it
-    serve = f"serve with a release from {group.since} on"
-    return f"{serve}, which applies it" if group.read else f"{serve}, and {set_it}"
-
-
-def _key_to_set(group: Unswitched) -> str:
-    """The key that is sure to be heeded: the first one where an earlier one says no, else the one at the top level."""
-    if any(key in group.keys for key in group.stated):
-        return group.keys[0]
-    return next((key for key in group.keys if "." not in key), group.keys[0])
+    assert s.written is not None
+    return [key for key in group.keys if raw(s.written, key) is not MISSING]
 
 
 def _without_tensors(s: Subject, group: Idle) -> Hit:
@@ -121,9 +116,9 @@ def norm_semantics(s: Subject) -> Iterator[Hit]:
     ## Fix
     Serve with an engine that goes by the key, or train as this one computes.
     """
-    assert s.contract is not None and s.config is not None
+    assert s.contract is not None and s.config is not None and s.written is not None
     for entry in s.contract.computed:
-        value = raw(s.config, entry["key"])
+        value = raw(s.config if "reads" in entry else s.written, entry["key"])
         if isinstance(value, bool):
             yield from _otherwise(s, entry, value)
 

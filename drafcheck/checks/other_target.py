@@ -47,11 +47,11 @@ def other_target(s: Subject) -> Iterator[Hit]:
     Serve the drafter with the model it was trained for. Whether a mapping fits is told by `--reference` with a drafter
     or mapping that was made for this target, or by the target's weights.
     """
-    assert s.config is not None and s.target is not None
+    assert s.written is not None and s.target is not None
     book = load_toml("discovery.toml")["declared"]
-    shape = list(_other_model(s.config, s.target, book))
-    name = _other_name(s, s.config, s.target, book)
-    sizes = list(_other_sizes(s.config, s.target, book)) if name is not None else []
+    shape = list(_other_model(s.written, s.target, book))
+    name = _other_name(s, s.written, s.target, book)
+    sizes = list(_other_sizes(s.written, s.target, book)) if name is not None else []
     if (name is not None and name.sure) or shape or sizes:
         yield _hit(s, name, [*shape, *sizes])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from drafcheck.contract import Engine, contract_for, releases
+from drafcheck.conversion import read_later
 from drafcheck.lookup import settled
 from drafcheck.plan.names import route
 from drafcheck.plan.parameters import build_parameters, refused_config
@@ -20,10 +21,11 @@ def first_release_that_takes(s: Subject, name: str) -> str | None:
     for version in releases(s.engine.name):
         if version <= s.engine.known:
             continue
-        contract = contract_for(Engine(s.engine.name, str(version), version, exact=True), s.contract.architecture)
-        if contract is None or refused_config(contract, s.config) is not None:
+        later = Engine(s.engine.name, str(version), version, exact=True)
+        contract, config = contract_for(later, s.contract.architecture), read_later(s, later)
+        if contract is None or config is None or refused_config(contract, config) is not None:
             continue
-        contract = settled(contract, s.config)
-        if route(contract, name, build_parameters(contract, s.config)).end == "parameter":
+        contract = settled(contract, config)
+        if route(contract, name, build_parameters(contract, config)).end == "parameter":
             return str(version)
     return None
