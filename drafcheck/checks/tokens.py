@@ -41,19 +41,19 @@ def unreachable_special_token(s: Subject) -> Iterator[Hit]:
     `lm_head` on it. A finished checkpoint has no rows for them.
     """
     v, _, _, _ = parts(s)
-    if v.raw is None or v.targets is None or v.vocab is None or v.tied or not is_sound(v):
-        return
-    if not is_reduced(len(v.targets), v.vocab):
+    if v.raw is None or v.targets is None or v.vocab is None or v.tied or not is_reduced(len(v.targets), v.vocab):
         return
     from drafcheck.emitted import emitted_tokens
 
     tokens = [e for e in emitted_tokens(s) if e.token < v.vocab]
-    reached = set(v.targets)
-    ends = [e for e in tokens if e.kind == _END]
-    lost_ends = [e for e in ends if e.token not in reached]
-    marks = [e for e in tokens if e.kind != _END and e.token not in reached]
+    lost = [e for e in tokens if e.token not in v.targets]  # a few tokens: no set of all that are reached
+    if not lost or not is_sound(v):
+        return
+    lost_ends = [e for e in lost if e.kind == _END]
+    marks = [e for e in lost if e.kind != _END]
     if lost_ends:
-        yield _hit(s, lost_ends, "ends of an answer", _remark(lost_ends, len(ends)), Severity.NOTE)
+        remark = _remark(lost_ends, sum(e.kind == _END for e in tokens))
+        yield _hit(s, lost_ends, "ends of an answer", remark, Severity.NOTE)
     if marks:
         yield _hit(s, marks, " and ".join(dict.fromkeys(f"{e.kind} tokens" for e in marks)))
 
