@@ -17,6 +17,7 @@ from drafcheck.address import is_remote
 from drafcheck.errors import UsageError
 from drafcheck.output import write_file
 from drafcheck.paths import absolute
+from drafcheck.source import LocalFile, SourceError
 from drafcheck.suppress import NEVER
 
 if TYPE_CHECKING:
@@ -40,13 +41,12 @@ class Baseline:
 def read(path: str) -> Baseline:
     """The baseline in a file. Raises UsageError for a file that can not be read or is none."""
     try:
-        with Path(path).open("rb") as stream:
-            raw = stream.read(LIMIT + 1)
+        raw = LocalFile(Path(path)).read(0, LIMIT + 1)  # a pipe would be waited for
         if len(raw) > LIMIT:
             raise UsageError(f"{path} is longer than the {LIMIT:,} bytes that are read of a baseline")
         return Baseline(path, [str(entry["fingerprint"]) for entry in _entries(json.loads(raw))])
-    except OSError as error:
-        raise UsageError(f"can not read the baseline {path}: {error.strerror or error}") from None
+    except SourceError as error:
+        raise UsageError(f"can not read the baseline {path}: {error}") from None
     except (ValueError, TypeError, KeyError, RecursionError):
         raise UsageError(f"{path} is no baseline: write it with --write-baseline") from None
 

@@ -62,7 +62,7 @@ def input_options(command: Command) -> Command:
             metavar="NAME[==X.Y.Z]",
             multiple=True,
             type=EngineWord(),
-            help="Default: the installed release. May be given again; all is the newest of each.",
+            help="Default: the installed release. check and gate take several, and all: the newest of each.",
         ),
         click.option("--algorithm", metavar="NAME", help="The speculative algorithm of the launch."),
         click.option("--dtype", metavar="NAME", help="The dtype of the launch, such as bfloat16."),

@@ -94,7 +94,7 @@ def lint(
     path: str | Path,
     *,
     target: str | Path | None = None,
-    engine: str | None = None,
+    engine: str | Sequence[str] | None = None,
     algorithm: str | None = None,
     dtype: str | None = None,
     tp: int | None = None,
@@ -107,7 +107,7 @@ def lint(
 ) -> Report:
     """Check one draft checkpoint for one engine version, such as ``sglang==0.5.9``.
 
-    Several releases separated by commas, or ``all`` for the newest of each engine, give a report with an entry in
+    Several releases, in a list or separated by commas, or ``all`` for the newest of each engine, give a report with an entry in
     ``checkpoints`` for each of them, and a ``matrix``.
     ``path`` is a folder or a weight file, or the address of one (``hf://org/name``, ``https://``, ``s3://``,
     ``gs://``); ``target`` the target's folder or config.json (else the one that the draft's config names or
@@ -120,6 +120,7 @@ def lint(
     if not str(path):
         raise UsageError("a path is empty")
     select, ignore = ((words,) if isinstance(words, str) else words for words in (select, ignore))
+    engine = engine if engine is None or isinstance(engine, str) else ",".join(engine)
     options = Options(target, engine, algorithm, dtype, reference, select, ignore, config=config)
     options.tokenizer, options.launch, options.tp = tokenizer, launch, tp
     return lint_many((path,), options)

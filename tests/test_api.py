@@ -65,3 +65,21 @@ def test_wrong_usage_raises(tmp_path: Path) -> None:
             drafcheck.lint(tmp_path / "draft", **wrong)  # type: ignore[arg-type]
     with pytest.raises(drafcheck.UsageError, match="absent"):
         drafcheck.lint(tmp_path / "absent")
+
+
+def test_engines_may_be_a_list(tmp_path: Path) -> None:
+    Draft().write(tmp_path)
+    listed = drafcheck.lint(tmp_path, engine=["sglang==0.5.9", "sglang==0.5.15"])
+    assert listed == drafcheck.lint(tmp_path, engine="sglang==0.5.9,sglang==0.5.15")
+    assert [c.engine.version for c in listed.checkpoints if c.engine] == ["0.5.9", "0.5.15"]
+
+
+@pytest.mark.parametrize("layers", (-1, 0, 1, 4))
+def test_targets_of_hardly_any_layers(tmp_path: Path, layers: int) -> None:
+    """The default layers do not all exist then: a finding, and no crash."""
+    draft = Draft()
+    assert draft.target is not None
+    draft.target["num_hidden_layers"] = layers
+    draft.write(tmp_path)
+    codes = [f.rule for f in drafcheck.lint(tmp_path, engine="sglang==0.5.15").findings]
+    assert "DC403" in codes and "DC999" not in codes

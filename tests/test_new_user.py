@@ -86,7 +86,7 @@ def test_words_of_the_python_interface(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("asked", "known", "exact"),
-    [("0.5.15+cu12", "0.5.15", True), ("0.5.15.post1", "0.5.15", False), ("0.0.0.dev1+gabc", "0.5.23", False)],
+    [("0.5.15+cu12", "0.5.15", True), ("0.5.14.post1", "0.5.14", False), ("0.0.0.dev1+gabc", "0.5.23", False)],
 )
 def test_versions_of_builds(asked: str, known: str, exact: bool) -> None:
     engine = resolve_engine(f"sglang=={asked}")
@@ -115,7 +115,7 @@ def test_interrupted_while_it_starts(tmp_path: Path) -> None:
         time.sleep(delay)
         child.send_signal(signal.SIGINT)
         _, errors = child.communicate(timeout=30)
-        if b"drafcheck" in errors:  # before that it is the interpreter's own start that was interrupted
+        if b"drafcheck/" in errors:  # before that it is the interpreter's own start that was interrupted
             assert b"Traceback" not in errors
         assert child.returncode in (0, 130, -signal.SIGINT, 1)
 

@@ -60,7 +60,7 @@ def plan_wiring(  # noqa: PLR0917 - the parts of a Subject, in its order
         plan.why_not = f"{flag_text(engine, 'algorithm', algorithm)} asks for none"
     if plan.why_not is not None:
         plan.captured = False
-    elif plan.source == "default" and plan.depth is not None and plan.depth < reading.get("least", 0):
+    elif plan.source == "default" and plan.depth is not None and plan.depth < _least(reading):
         plan.error = str(reading["too_few"])
     elif target_class is not None and plan.bad_ids is None:
         plan.captured = True
@@ -71,6 +71,11 @@ def plan_wiring(  # noqa: PLR0917 - the parts of a Subject, in its order
     if target_class is not None:
         _graphs(plan, book, reading, target_class, engine)
     return plan
+
+
+def _least(reading: Table) -> float:
+    """How many layers a target needs for the default ones; none where the release does not ask."""
+    return reading["least"] if "least" in reading else float("-inf")
 
 
 def _expected(plan: WiringPlan, config: DraftConfig, contract: Contract, load: LoadPlan | None) -> None:
