@@ -107,8 +107,8 @@ def lint(
 ) -> Report:
     """Check one draft checkpoint for one engine version, such as ``sglang==0.5.9``.
 
-    Several releases, in a list or separated by commas, or ``all`` for the newest of each engine, give a report with an entry in
-    ``checkpoints`` for each of them, and a ``matrix``.
+    Several releases, in a list or separated by commas, or ``all`` for the newest of each engine, give a report with an
+    entry in ``checkpoints`` for each of them, and a ``matrix``.
     ``path`` is a folder or a weight file, or the address of one (``hf://org/name``, ``https://``, ``s3://``,
     ``gs://``); ``target`` the target's folder or config.json (else the one that the draft's config names or
     ``target_config.json`` beside it), ``tokenizer`` what shows its tokens as text (else that in its folder). ``launch``
