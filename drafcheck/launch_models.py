@@ -113,6 +113,24 @@ class Required(_Entry):
     error: Word
 
 
+class Uncaptured(_Table):
+    """The algorithms that run an EAGLE-3 head, with one state in place of three."""
+
+    algorithms: Words
+    source: Word
+
+
+class Numbers(_Entry):
+    """Keys that hold an integer, ``least`` or more, which is ``checked`` at start or not. ``lax``: "3" is one."""
+
+    keys: Words
+    least: int | None = None
+    checked: bool = False
+    lax: bool = False
+    error: str = ""
+    mistyped: str = ""
+
+
 class Refusal(_Entry):
     """What a release says to values that do not go together."""
 
@@ -171,6 +189,8 @@ class LaunchBook(_Table):
     together: list[Together] = []
     without: list[Without] = []
     required: list[Required] = []
+    uncaptured: Uncaptured | None = None
+    numbers: list[Numbers] = []
     tree: Refusal | None = None
     chain: Refusal | None = None
     paged: list[Paged] = []

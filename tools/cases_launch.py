@@ -73,6 +73,10 @@ vllm(
     f"{VLLM} {json_of(model='/models/method-guessed-from-the-path', num_speculative_tokens=3)}",
 )
 vllm(
+    "DC701/method-in-capitals",
+    f"{VLLM} {json_of(method='EAGLE3', model='/models/method-in-capitals', num_speculative_tokens=3)}",
+)
+vllm(
     "DC701/method-guessed-wrong",
     f"{VLLM} {json_of(model='/eagle-heads/method-guessed-wrong', num_speculative_tokens=3)}",
     "0.11.0",
@@ -116,6 +120,11 @@ sglang("DC705/chain", f"{SGLANG} {EAGLE3} {CHAIN.replace('tokens 4', 'tokens 8')
 sglang(
     "DC705/tree-too-small", f"{SGLANG} {EAGLE3} {CHAIN.replace('topk 1', 'topk 2').replace('tokens 4', 'tokens 32')}"
 )
+sglang("DC705/steps-in-words", f"{SGLANG} {EAGLE3} {CHAIN.replace('steps 3', 'steps three')}")
+vllm(
+    "DC705/no-tokens-at-all",
+    f"{VLLM} {json_of(method='eagle3', model='/models/no-tokens-at-all', num_speculative_tokens=0)}",
+)
 sglang("DC705/chain-0.4.5", f"{SGLANG} {EAGLE3} {CHAIN.replace('tokens 4', 'tokens 8')}", "0.4.5")
 sglang(
     "DC705/pages",
@@ -136,6 +145,7 @@ sglang("DC706/float16", f"{SGLANG.replace('bfloat16', 'float16')} {EAGLE3} {CHAI
 sglang("DC707/another-name", f"{SGLANG} {EAGLE3.replace('{draft}', '/models/eagle3-v1')} {CHAIN}")
 sglang("DC707/another-folder", f"{SGLANG} {EAGLE3.replace('{draft}', 'good/healthy')} {CHAIN}")
 
+sglang("DC708/all-from-outside", f'{SGLANG} ${{SPEC_ARGS:-}} "$@"')
 sglang("DC708/arguments", f'{SGLANG} {EAGLE3} --tp $TP {CHAIN} "$@"')
 
 sglang("DC505/served-length", f"{SGLANG} {EAGLE3} {CHAIN} --context-length 4096")

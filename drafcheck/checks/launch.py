@@ -67,7 +67,7 @@ def wrong_algorithm(s: Subject) -> Iterator[Hit]:
     """
     launch, book = launch_of(s)
     if launch.misspelt or (not launch.speculates and _may_speculate(s, launch)):
-        return  # what is meant is not known, or stands elsewhere
+        return  # what is meant is not known, or stands elsewhere, or comes from there: DC708 says so
     if not launch.speculates:
         yield _drafts_nothing(s, launch)
     elif (unknown := _unknown(s, launch, book)) is not None:
@@ -75,7 +75,7 @@ def wrong_algorithm(s: Subject) -> Iterator[Hit]:
     elif "algorithm" not in launch.given and chooses(s.engine):
         yield from _guessed(s, launch)
     elif misfit(s) is None:
-        yield from _other_head(s, launch)
+        yield from _other_head(s, launch, book)
     yield from _no_draft(s, launch, book)
 
 
@@ -85,7 +85,7 @@ def _may_speculate(s: Subject, launch: Launch) -> bool:
 
     target = launch.said.get("target")
     itself = target is not None and compare(target, path_of(s)) == "same"
-    return "config" in launch.given or itself
+    return launch.open_ended or "config" in launch.given or itself
 
 
 def path_of(s: Subject) -> str:
@@ -98,7 +98,6 @@ def _drafts_nothing(s: Subject, launch: Launch) -> Hit:
         f"the command starts {s.engine.name} without speculative decoding: this drafter is not used",
         (at(launch),),
         help=f"add {flag_text(s.engine, 'algorithm', s.algorithm)} and the path of the draft",
-        confidence=Confidence.LIKELY if launch.open_ended else Confidence.CERTAIN,
     )
 
 
@@ -144,17 +143,19 @@ def unfit(s: Subject) -> tuple[str, list[str]] | None:
     return (str(kind), served) if served and not one_of(s.algorithm, served) else None
 
 
-def _other_head(s: Subject, launch: Launch) -> Iterator[Hit]:
+def _other_head(s: Subject, launch: Launch, book: Table) -> Iterator[Hit]:
     found = unfit(s)
     if found is None:
         return
     assert s.config is not None
     kind, served = found
     skipped = s.wiring is not None and s.wiring.captured is False and s.wiring.fc_applied is not True
-    outcome = "the auxiliary hidden states are not captured, and accept length falls to 1" if skipped else ""
+    if skipped and one_of(s.algorithm, book.get("uncaptured", {}).get("algorithms", [])):
+        outcome = "the auxiliary hidden states are not captured, and accept length falls to 1"
+    else:
+        outcome = "it runs another kind of draft"
     yield Hit(
-        f"{flag_text(s.engine, 'algorithm', s.algorithm)} does not run {label_of(kind)}"
-        f"{f': {outcome}' if outcome else ''}",
+        f"{flag_text(s.engine, 'algorithm', s.algorithm)} does not run {label_of(kind)}: {outcome}",
         (at(launch, "algorithm"), s.config.at("architectures")),
         help=f"write {flag_text(s.engine, 'algorithm', served[0])}",
     )

@@ -6,14 +6,20 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from drafcheck.checks.launch import applies, at, entries, launch_of
+from drafcheck.checks.launch_numbers import numbers
 from drafcheck.contract import Table
 from drafcheck.draftmode import one_of
 from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.registry import Hit, rule
+from drafcheck.words import count, listed
 
 if TYPE_CHECKING:
     from drafcheck.launch.model import Launch, Option
     from drafcheck.subject import Subject
+
+
+_MOST = 20
+"""Options that are looked at one by one; the others are found together."""
 
 
 def spelled(book: Table, key: str) -> str:
@@ -39,11 +45,21 @@ def unknown_flag(s: Subject) -> Iterator[Hit]:
     from drafcheck.launch.model import UNKNOWN
 
     launch, book = launch_of(s)
-    for option in launch.options:
+    faulty = [option for option in launch.options if option.fault]
+    for option in faulty[:_MOST]:
         hit = _not_known(s, launch, option, book) if option.fault == UNKNOWN else _not_so(s, launch, option)
         if hit is not None:
             yield hit
+    yield from _rest(s, launch, faulty[_MOST:])
     yield from _keys(s, launch, book)
+    for line in launch.cut:
+        yield Hit(
+            f"line {line} has a backslash with a blank behind it: the command ends there, and gets the blank",
+            (Location(file=launch.file, line=line),),
+            help="remove the blank",
+            confidence=Confidence.LIKELY,
+            stops=True,
+        )
     for wrong in launch.wrong:
         place = at(launch, book.get("json", {}).get("option", ""))
         yield Hit(f"{wrong}: {s.engine} does not start", (place,), help="mend the quotes and commas", stops=True)
@@ -53,6 +69,24 @@ def unknown_flag(s: Subject) -> Iterator[Hit]:
             (Location(file=launch.file, line=launch.strays[0].line),),
             help="a switch takes no value, and a value with blanks needs quotes",
             confidence=Confidence.LIKELY,
+            stops=True,
+        )
+
+
+def _rest(s: Subject, launch: Launch, faulty: list[Option]) -> Iterator[Hit]:
+    """One finding for all that follow: what each may have meant is not looked for."""
+    from drafcheck.launch.model import NEEDS_VALUE, UNKNOWN
+    from drafcheck.launch.releases import flags_ever
+
+    ever = flags_ever(s.engine.name) if faulty and not s.engine.exact else frozenset()
+    unsaid = {NEEDS_VALUE} if launch.open_ended else set()
+    rest = [o for o in faulty if o.fault not in unsaid and not (o.fault == UNKNOWN and o.name in ever)]
+    if rest:
+        names = list(dict.fromkeys(option.written for option in rest))
+        yield Hit(
+            f"{s.engine} does not take {count(len(rest), 'more option')} either: {listed(names, 5)}",
+            (Location(file=launch.file, line=rest[0].line),),
+            confidence=Confidence.CERTAIN if s.engine.exact else Confidence.LIKELY,
             stops=True,
         )
 
@@ -115,11 +149,14 @@ def _keys(s: Subject, launch: Launch, book: Table) -> Iterator[Hit]:
     known = {name for entry in entries(book, "known", s) for name in entry["names"].split()}
     everywhere = {name for entry in book.get("known", []) for name in entry["names"].split()}
     names = book.get("options", {}).get(book.get("json", {}).get("option", ""), [])
+    left = _MOST
     for option in launch.options if known else []:
         name, dot, route = option.name.partition(".")
         keys = [route.partition(".")[0].replace("-", "_")] if dot else [*(json_of(option) or {})]
         for key in keys if name in names else []:
-            yield from _key(s, option, key, known, everywhere)
+            for hit in _key(s, option, key, known, everywhere) if left else ():
+                left -= 1
+                yield hit
 
 
 def _key(s: Subject, option: Option, key: str, known: set[str], everywhere: set[str]) -> Iterator[Hit]:
@@ -196,8 +233,9 @@ def flag_conflict(s: Subject) -> Iterator[Hit]:
 
     ## What it does
     Compares steps, topk and draft tokens with the tree that they make, topk with page size and attention backend as
-    this release does, and the tensor parallelism of the draft with that of the target. A note where the engine puts it
-    right by itself, with a warning: topk 1 makes one chain of steps + 1 tokens.
+    this release does, and the tensor parallelism of the draft with that of the target. Finds values that are no
+    integers, or too small ones. A note where the engine puts it right by itself, with a warning: topk 1 makes one chain
+    of steps + 1 tokens.
 
     ## Why is this bad?
     The server does not start, dies at the first request, or runs with other numbers than the launch line says.
@@ -206,6 +244,7 @@ def flag_conflict(s: Subject) -> Iterator[Hit]:
     Give values that go together: with topk 1, draft tokens = steps + 1.
     """
     launch, book = launch_of(s)
+    yield from numbers(s)
     if not launch.speculates:
         return
     yield from _tree(s, launch, book)

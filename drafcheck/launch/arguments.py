@@ -42,7 +42,7 @@ def take(words: Sequence[Word], flags: dict[str, str], *, underscores: bool) -> 
             made.strays.append(word)
             at += 1
             continue
-        option, used = _option(words[at:], flags, underscores)
+        option, used = _option(words, at, flags, underscores)
         made.options.append(option)
         at += used
     return made
@@ -61,9 +61,9 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _option(words: Sequence[Word], flags: dict[str, str], underscores: bool) -> tuple[Option, int]:
-    """The option that begins here, and how many words it takes."""
-    word = words[0]
+def _option(words: Sequence[Word], at: int, flags: dict[str, str], underscores: bool) -> tuple[Option, int]:
+    """The option that begins at ``at``, and how many words it takes."""
+    word = words[at]
     written, equals, attached = word.text.partition("=")
     if word.text in flags:
         written, equals, attached = word.text, "", ""
@@ -76,7 +76,7 @@ def _option(words: Sequence[Word], flags: dict[str, str], underscores: bool) -> 
     if equals:
         value = word._replace(text=attached)
         return Option(full, written, (value,), word.line, fault or (NO_VALUE if takes == "none" else "")), 1
-    follow = list(_following(words[1:]))
+    follow = list(_following(words[i] for i in range(at + 1, len(words))))
     wanted = {"none": 0, "refused": 0, "one": 1, "maybe": 1}.get(takes, len(follow))
     values = tuple(follow[:wanted])
     if takes == "refused":
@@ -115,9 +115,12 @@ def understood(launch: Launch, book: Table) -> None:
     keys = {name: key for key, names in book.get("options", {}).items() for name in names}
     nested = book.get("json", {})
     prefix = {name: key for name, key in keys.items() if key == nested.get("option")}
+    known = {name for entry in book.get("known", []) for name in entry["names"].split()}
     for option in launch.options:
         name, dot, route = option.name.partition(".")
         if dot and name in prefix:
+            word = route.partition(".")[0].replace("-", "_")
+            launch.odd_keys += (word,) if known and word not in known else ()
             _nested_key(launch, option, route, nested["keys"])
         elif name in keys:
             launch.places[keys[name]] = option
@@ -127,6 +130,7 @@ def understood(launch: Launch, book: Table) -> None:
                 launch.said[keys[name]] = "true"
             if keys[name] == nested.get("option"):
                 _whole_json(launch, option, nested["keys"])
+                launch.odd_keys += tuple(key for key in json_of(option) or {} if known and key not in known)
 
 
 def _nested_key(launch: Launch, option: Option, route: str, keys: dict[str, str]) -> None:
@@ -142,6 +146,7 @@ def _whole_json(launch: Launch, option: Option, keys: dict[str, str]) -> None:
         return
     table = json_of(option)
     if table is None:
+        launch.open_ended |= option.value is None
         if option.value is not None:
             launch.wrong.append(f"{option.written} holds no JSON object")
         return

@@ -78,18 +78,29 @@ def _settings(rest: str, env: dict[str, str], line: int) -> dict[str, str]:
     return {w.text.partition("=")[0]: w.text.partition("=")[2] for w in words if "=" in w.text and w.known}
 
 
+def _escape(text: str) -> str:
+    """What continues a line: the directive above everything else may say that it is a backtick."""
+    for row in text.split("\n"):
+        name, _, value = row.strip().removeprefix("#").partition("=")
+        if not row.startswith("#") or not value:
+            break
+        if name.strip().lower() == "escape":
+            return "`" if value.strip() == "`" else "\\"
+    return "\\"
+
+
 def _instructions(text: str) -> list[tuple[str, str, int]]:
     """Name, rest and line of every instruction; comments and continued lines are put right."""
     made: list[tuple[str, str, int]] = []
     parts: list[str] = []
-    start = 1
+    start, escape = 1, _escape(text)
     for number, raw in enumerate(text.split("\n"), 1):
         line = raw.strip()
         if line.startswith("#") or not (line or parts):
             continue
         start = start if parts else number
-        parts.append(line.removesuffix("\\"))
-        if not line.endswith("\\"):
+        parts.append(line.removesuffix(escape))
+        if not line.endswith(escape):
             name, _, rest = " ".join(parts).partition(" ")
             made.append((name.upper(), rest.strip(), start))
             parts = []

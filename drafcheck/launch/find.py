@@ -59,10 +59,16 @@ def find(name: str, text: str) -> Found:
         made = [Container(built.command, built.image)] if built.command is not None else []
         _note_pins(built.steps, pins)
     else:
-        made = [Container(command, "") for command in commands(_TEMPLATE.sub("${TEMPLATE}", text))]
+        text = _continued(name, _TEMPLATE.sub("${TEMPLATE}", text))
+        made = [Container(command, "") for command in commands(text)]
     _note_pins((container.command for container in made), pins)
     starts = [start for container in made for start in _starts(container.command, container.image, 0)]
     return Found(tuple(starts), pins)
+
+
+def _continued(name: str, text: str) -> str:
+    """A script of PowerShell continues lines with a backtick."""
+    return re.sub(r"`\r?\n", "\\\\\n", text) if name.lower().endswith(".ps1") else text
 
 
 def _is_yaml(name: str, text: str) -> bool:
@@ -162,8 +168,9 @@ def _note_pins(steps: Iterable[Command], pins: dict[str, tuple[str, str]]) -> No
                 pins[packages[found[1].lower()]] = (found[2], word.text)
 
 
-def refuse_nothing(file: str) -> UsageError:
-    """The error for a file that starts no engine."""
+def refuse_nothing(file: str, *, documents: bool = False) -> UsageError:
+    """The error for a file that starts no engine. ``documents``: it has here-documents."""
     looked = ", ".join(f"`{' '.join(p)}`" for book in launchers().values() for p in book["commands"]["programs"])
+    unread = "; here-documents are only read where a shell runs them" if documents else ""
     modules = ", ".join(f"`python -m {m}`" for book in launchers().values() for m in book["commands"]["modules"])
-    return UsageError(f"{file}: no command that starts an engine: looked for {looked}, {modules}")
+    return UsageError(f"{file}: no command that starts an engine: looked for {looked}, {modules}{unread}")

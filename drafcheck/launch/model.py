@@ -50,6 +50,8 @@ class Launch:
     places: dict[str, Option] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
     open_ended: bool = False
+    odd_keys: tuple[str, ...] = ()  # keys of JSON that no release has
+    cut: tuple[int, ...] = ()  # lines that end with a backslash and a blank, where the command ends
     wrong: list[str] = field(
         default_factory=list
     )  # values that are not what they have to be, such as JSON that is none
@@ -71,7 +73,8 @@ class Launch:
     @property
     def misspelt(self) -> bool:
         """Whether an option, or the JSON in one, is not what the parser knows: more may be meant than is understood."""
-        return bool(self.wrong) or any(option.fault == UNKNOWN for option in self.options)
+        told = self.wrong or self.odd_keys or self.cut
+        return bool(told) or any(option.fault == UNKNOWN for option in self.options)
 
     @property
     def speculates(self) -> bool:

@@ -12,7 +12,7 @@ from drafcheck.contract import Engine, load_toml, resolve_engine
 from drafcheck.errors import UsageError
 from drafcheck.launch.arguments import flags_of, take, understood
 from drafcheck.launch.find import Found, Start, find, launchers, refuse_nothing, version_of
-from drafcheck.launch.model import Launch
+from drafcheck.launch.model import Launch, Option
 from drafcheck.launch.words import Word
 
 STDIN = "-"
@@ -31,7 +31,7 @@ def read_launch(file: str | Path) -> Found:
     except UsageError as error:
         raise UsageError(f"{shown}: {error}") from None
     if not found.starts:
-        raise refuse_nothing(shown)
+        raise refuse_nothing(shown, documents="<<" in text)
     return found
 
 
@@ -84,18 +84,33 @@ def _understood(file: str, start: Start, found: Found, engine: str | None) -> La
     flags = flags_of(start.engine, str(release.known))
     taken = take(start.args, flags, underscores=bool(book.get("parser", {}).get("underscores")))
     launch = Launch(file, start.line, start.engine, version, origin, taken.options, taken.strays, env=start.env)
+    launch.options = [o._replace(fault="") if _is_open(o) else o for o in launch.options]
+    _cut_off(launch)
     positional = book.get("parser", {}).get("positional")
     understood(launch, book)
     if not start.module and positional is not None and release.within(positional):
         _positional(launch, start.args)
     unresolved = [*launch.strays, *(word for option in launch.options for word in option.values)]
-    unresolved += [Word(o.written, o.line, ("...",)) for o in launch.options if "$" in o.written]
+    unresolved += [Word(o.written, o.line, (o.written,)) for o in launch.options if _is_open(o)]
     names = [*launch.missing, *(name for word in unresolved for name in word.missing)]
     launch.missing = tuple(dict.fromkeys(names))
-    many = [w for o in launch.options if flags.get(o.name) == "many" or o.fault for w in o.values]
-    launch.open_ended = any(word.loose for word in [*launch.strays, *many])
+    many = [w for o in launch.options if flags.get(o.name) in ("many", "maybe") or o.fault for w in o.values]
+    launch.open_ended |= any(word.loose for word in many) or any(not word.known for word in launch.strays)
+    launch.open_ended |= any(_is_open(option) for option in launch.options)
     launch.strays = [word for word in launch.strays if word.known]
     return launch
+
+
+def _is_open(option: Option) -> bool:
+    """Whether the name itself has a part that is not known."""
+    return bool({"$", "`"} & set(option.written))
+
+
+def _cut_off(launch: Launch) -> None:
+    """Take out arguments of one blank: what a backslash leaves that has a blank behind it instead of the line's end."""
+    words = [*launch.strays, *(word for option in launch.options for word in option.values)]
+    launch.cut = tuple(word.line for word in words if word.text in (" ", "\t"))
+    launch.strays = [word for word in launch.strays if word.text not in (" ", "\t")]
 
 
 def _positional(launch: Launch, args: Sequence[Word]) -> None:

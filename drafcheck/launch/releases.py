@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from drafcheck.contract import Engine, load_toml, releases
+from drafcheck.contract import Engine, load_toml, of_the_book, releases
 
 
 def flag_history(engine: str, flag: str) -> str:
@@ -15,3 +15,10 @@ def flag_history(engine: str, flag: str) -> str:
     parts = [f"since {there[0]}"] if there[0] != known[0] else []
     parts += [f"until {there[-1]}"] if there[-1] != known[-1] else []
     return f"{engine} has it {' and '.join(parts)}" if parts else ""
+
+
+@of_the_book
+def flags_ever(engine: str) -> frozenset[str]:
+    """Every option that some known release has."""
+    groups = load_toml(engine, "flags.toml").get("flags", [])
+    return frozenset(name for group in groups for name in group["names"].split())

@@ -18,6 +18,7 @@ _OPENING = {"if", "for", "while", "until", "case", "select", "function"}
 _CLOSING = {"fi", "done", "esac"}
 _BEFORE = {"then", "else", "elif", "do", "!", "{", "}", "time", "if", "while", "until", "coproc"}
 _SETTING = {"export", "declare", "local", "readonly", "typeset"}
+_SHELLS = {"bash", "sh", "zsh", "dash", "ksh"}
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
 
 
@@ -41,7 +42,7 @@ class _Script:
         self.found: list[Command] = []
         self.words: list[list[Piece]] = []
         self.lines: list[int] = []
-        self.waiting: list[str] = []  # delimiters of here-documents whose text begins on the next line
+        self.waiting: list[tuple[str, bool, bool]] = []  # here-documents whose text begins on the next line
 
     # -- from characters to words
     def run(self) -> list[Command]:
@@ -72,9 +73,15 @@ class _Script:
         self.at, self.line = self.at + 1, self.line + 1
         self._end()
         self.chained = False
-        for delimiter in self.waiting:
-            self._skip_document(delimiter)
-        self.waiting = []
+        waiting, self.waiting = self.waiting, []
+        for delimiter, quoted, is_script in waiting:
+            line, text = self.line, self._document(delimiter)
+            if is_script and self.depth < DEEPEST:
+                # What the outer shell leaves to the inner one is not known there: only `\$` tells them apart.
+                plain = not quoted and "\\$" not in text
+                variables = Variables(self.variables.known() if plain else {})
+                text = text if quoted else text.replace("\\$", "$")
+                self.found += _Script(text, variables, line, self.depth + 1).run()
 
     def _operator(self) -> None:
         double = self.text[self.at : self.at + 2]
@@ -87,7 +94,7 @@ class _Script:
         self.chained = double in ("&&", "||")
 
     def _redirect(self) -> None:
-        """What a command reads and writes does not matter; here-documents are passed over."""
+        """What a command reads and writes does not matter, but for a here-document that is a shell's script."""
         if self.words and text_of(self.words[-1]).isdigit() and self.at and self.text[self.at - 1].isdigit():
             self.words.pop()
             self.lines.pop()
@@ -97,18 +104,23 @@ class _Script:
         while self.at < len(self.text) and self.text[self.at] in " \t":
             self.at += 1
         if self.at < len(self.text) and self.text[self.at] not in "\n;&|()<>":
+            mark = self.text[self.at]
             goal = text_of(self._word())
             if document:
-                self.waiting.append(goal)
+                is_script = any(text_of(word).rpartition("/")[2] in _SHELLS for word in self.words)
+                self.waiting.append((goal, mark in "'\"\\", is_script))
 
-    def _skip_document(self, delimiter: str) -> None:
+    def _document(self, delimiter: str) -> str:
+        """The text of a here-document, and the position behind it."""
+        start = self.at
         while self.at < len(self.text):
             end = self.text.find("\n", self.at)
             end = end if end >= 0 else len(self.text)
             row = self.text[self.at : end]
             self.at, self.line = end + 1, self.line + 1
             if row.strip("\t") == delimiter:
-                return
+                return self.text[start : self.at - len(row) - 1]
+        return self.text[start:]
 
     def _word(self) -> list[Piece]:
         """The word that begins here, and the position after it."""
@@ -231,12 +243,16 @@ class _Script:
             return self._variable(name, quoted)
         if operator in (":-", "-", ":=", "=") and self.depth < DEEPEST and name not in self.variables.unsure:
             default = self._inner(rest[len(operator) :], quoted)
+            if name and name not in self.variables.values and not any(piece.text or piece.missing for piece in default):
+                self.variables.forget(name)  # it is there for what may come from outside
+                return [Piece(written, quoted, f"${name}")]
             if operator in (":=", "="):
                 self.variables.set(name, [default], sure=not self.conditional)
             return default
         if operator in (":+", "+") and is_known and self.depth < DEEPEST:
             return self._inner(rest[len(operator) :], quoted) if is_set else []
-        return [Piece(written, quoted, f"${name}" if name else written)]
+        spread = inside.startswith(("@", "*")) or rest.startswith(("[@]", "[*]"))  # any number of words, quoted or not
+        return [Piece(written, quoted and not spread, f"${name}" if name else written)]
 
     def _inner(self, text: str, quoted: bool) -> list[Piece]:
         """The words after an operator inside braces."""
