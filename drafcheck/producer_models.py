@@ -64,6 +64,7 @@ class Means(_Entry):
     default_confidence: Sure = "certain"
     lost: Word = ""
     norms: Norms = Norms()
+    theta: Literal["absent", ""] = ""
 
 
 class Writer(_Entry):

@@ -79,6 +79,14 @@ def weaker(*sure: Confidence) -> Confidence:
     return min(sure, key=_SURE.index)
 
 
+def may_leave_theta_out(s: Subject) -> bool:
+    """Whether the checkpoint is, or may be, one of a trainer whose configs state no theta: it took the default."""
+    told = producer_of(s)
+    names = (told.producer.name,) if told.producer is not None else told.candidates
+    writers = [entry for entry in load_toml(BOOK).get("producer", []) if entry["name"] in names]
+    return any(means.get("theta") == "absent" for entry in writers for means in entry.get("means", []))
+
+
 def _tell(files: _Files) -> Told:
     book = load_toml(BOOK)
     if not files.there or not book:

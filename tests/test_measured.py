@@ -14,7 +14,7 @@ import pytest
 from variants import VARIANTS, build, healthy
 
 from drafcheck import lint
-from drafcheck.finding import Finding, Severity
+from drafcheck.finding import Confidence, Finding, Severity
 
 FLOOR, REFUSES, DIES, COSTS, HARMLESS = "floor", "refuses", "dies", "costs", "harmless"
 
@@ -64,7 +64,7 @@ MEASURED: dict[str, Measured] = {
         HARMLESS, 2.3042, ("DC505",), "an environment variable of the server, which the files do not show"
     ),
     "15a_theta_1e4": Measured(COSTS, 1.4806, why=CONFIG_ONLY + ", and another theta than the target's may be right"),
-    "15b_no_theta": Measured(COSTS, 1.4806, why="no fault where trained so, hence a note: see the test below"),
+    "15b_no_theta": Measured(COSTS, 1.4806, ("DC506?",)),
     "16a_fp16": Measured(HARMLESS, 2.3042),
     "16c_fp16_dtype_auto": Measured(DIES, None, ("DC508",)),
     "17_no_lm_head": Measured(FLOOR, 1.0079, ("DC309",)),
@@ -155,11 +155,10 @@ def test_other_corpus_is_found_with_a_reference(tmp_path: Path) -> None:
     assert codes(found) == ("DC311",)
 
 
-def test_an_unsaid_theta_is_noted(tmp_path: Path) -> None:
-    """EAGLE's own drafts are trained with the default and do not say so either."""
+def test_an_unsaid_theta_is_likely_a_fault(tmp_path: Path) -> None:
     report = lint(build("15b_no_theta").write(tmp_path / "draft"), engine="sglang==0.5.15.post1")
     [found] = [f for f in report.checkpoints[0].findings if f.rule == "DC506"]
-    assert found.severity is Severity.NOTE
+    assert (found.severity, found.confidence) == (Severity.WARNING, Confidence.LIKELY)
     assert "10000" in found.message and "500000" in found.message
 
 

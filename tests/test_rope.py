@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from drafts import Draft
+from drafts import HIDDEN, VOCAB, Draft
 from helpers import lint_draft, of
+from weights import zeros
 
 from drafcheck.contract import load_toml, resolve_engine
 from drafcheck.finding import Confidence, Finding, Severity
@@ -160,6 +161,21 @@ def test_a_theta_that_is_lost_is_certain_and_a_conflict_likely(tmp_path: Path) -
     [both] = said(tmp_path / "both", rope_theta=500000, rope_parameters={"rope_theta": 10000})
     assert both.confidence is Confidence.LIKELY
     assert both.message == "`rope_theta` is 500000, and sglang 0.5.15 takes 10000, from `rope_parameters.rope_theta`"
+
+
+@pytest.mark.parametrize(("embedding", "severity"), [(False, Severity.NOTE), (True, Severity.WARNING)])
+def test_a_theta_that_a_trainer_never_writes(tmp_path: Path, embedding: bool, severity: Severity) -> None:
+    """EAGLE trains with the default, states no theta and saves no embedding: a note for what may be its own."""
+
+    def edit(draft: Draft) -> None:
+        draft.config.pop("rope_theta")
+        if embedding:
+            draft.weights["embed_tokens.weight"] = zeros("BF16", VOCAB, HIDDEN)
+        assert draft.target is not None
+        draft.target.update(rope_theta=500000.0)
+
+    [found] = of(lint_draft(tmp_path, edit), "DC506")
+    assert found.severity is severity
 
 
 def test_both_are_lost_together(tmp_path: Path) -> None:

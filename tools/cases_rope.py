@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from cases import case
-from drafts import Draft
+from drafts import HIDDEN, VOCAB, Draft
+from weights import zeros
 
 YARN = {"rope_type": "yarn", "factor": 32.0, "original_max_position_embeddings": 2048}
 LLAMA3 = {
@@ -52,6 +53,13 @@ def no_theta(draft: Draft) -> None:
     """Measured on a drafter that was trained with 500,000: 1.48. EAGLE's own drafts are trained with the default."""
     theta_of_the_target(draft)
     draft.config.pop("rope_theta")
+
+
+@case("DC506/no-theta-and-not-of-eagle")
+def no_theta_beside_an_embedding(draft: Draft) -> None:
+    """EAGLE saves no embedding, so nobody known to leave theta out wrote this."""
+    no_theta(draft)
+    draft.weights["embed_tokens.weight"] = zeros("BF16", VOCAB, HIDDEN)
 
 
 @case("good/both-forms-of-the-rope", "0.5.9")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from drafcheck.fc import at
 from drafcheck.finding import Confidence, Severity
+from drafcheck.producers import may_leave_theta_out
 from drafcheck.registry import Hit, rule
 from drafcheck.rope import PLAIN, THETA, Rope, Stated, reads_so, rope_of, scaling_key, stated
 
@@ -29,9 +30,10 @@ def rope_schema(s: Subject) -> Iterator[Hit]:
     ## What it does
     Works out theta and the scaling as this release does, from `rope_scaling`, `rope_parameters` and `rope_theta`, and
     reports what stands where it does not look and says something else. An error where it stops over the table: a
-    factor that is missing, a kind it does not know, one table for each attention type. A note where no key states
-    theta, so that the config class's default counts, and the target has another. A theta that is stated and
-    differs from the target's may be right, and so may a scaling that the target does not have.
+    factor that is missing, a kind it does not know, one table for each attention type. A warning where no key states
+    theta, so that the config class's default counts, and the target has another; a note where the checkpoint is or may
+    be from a trainer that trains with the default and states none. A theta that is stated and differs from the
+    target's may be right, and so may a scaling that the target does not have.
 
     ## Why is this bad?
     The drafter runs with positions that it was not trained on, and nothing is said: accept length 2.30 -> 1.48 on
@@ -122,17 +124,18 @@ def _how_to_state(s: Subject, theta: bool, scaling: bool, place: Stated) -> str:
 
 
 def _unlike_the_target(s: Subject, rope: Rope) -> Iterator[Hit]:
-    """No key states theta: nothing is wrong with that when the drafter was trained with the default."""
+    """No key states theta: nothing is wrong with that when the drafter was trained with the default, as some are."""
     assert s.config is not None
     theirs = rope_of(s.engine, s.target.language) if s.target is not None else None
     if any(place.theta is not None for place in stated(s.engine, s.config.data)):
         return
     if theirs is not None and theirs.theta is not None and rope.theta not in (None, theirs.theta):
+        healthy = may_leave_theta_out(s)
         yield Hit(
             f"no theta in config.json: {s.engine} takes {number(rope.theta)}, the default of {s.config.model_type}; "
             f"the target's is {number(theirs.theta)}",
             (at(s, THETA),),
             help=f"write the `{THETA}` that the drafter was trained with, if it was another",
-            severity=Severity.NOTE,
-            confidence=Confidence.GUESS,
+            severity=Severity.NOTE if healthy else Severity.WARNING,
+            confidence=Confidence.GUESS if healthy else Confidence.LIKELY,
         )
