@@ -12,6 +12,7 @@ from drafcheck.fc import Fc, at, fc_of, ids_option, list_layers, states, switch_
 from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.heads import misfit
 from drafcheck.plan.layer_states import first_with
+from drafcheck.plan.wiring import is_fc
 from drafcheck.registry import Hit, rule
 from drafcheck.subject import Subject
 from drafcheck.targets import capturing_algorithms
@@ -78,7 +79,8 @@ def _unlike_the_parameter(s: Subject, fc: Fc, w: WiringPlan) -> Hit:
 
 def _width_help(s: Subject, fc: Fc, w: WiringPlan) -> str:
     assert w.target_hidden is not None
-    if fc.rows == w.fc_in:
+    built = next((p.shape for p in s.load.parameters.values() if is_fc(p.name)), None) if s.load is not None else None
+    if built is not None and (fc.columns, fc.rows) == tuple(built):
         return f"the tensor is transposed: store it as [{fc.columns}, {fc.rows}]"
     real = s.target.hidden_size if s.target is not None else None
     if w.num_aux and fc.columns % w.num_aux == 0 and fc.columns // w.num_aux == real:
@@ -104,10 +106,10 @@ def _count_help(s: Subject, w: WiringPlan, number: int) -> str:
 
 
 def _only_the_count_differs(s: Subject, w: WiringPlan) -> bool:
-    """Whether every layer asked for arrives, as wide as expected: what else is wrong is another rule's."""
+    """Whether every layer asked for arrives, as wide as expected, and fc is applied: else it is another rule's."""
     real = s.target.hidden_size if s.target is not None else None
     arrived = w.layer_outputs is not None and w.inputs is not None and len(w.layer_outputs) == len(w.inputs)
-    return bool(w.captured) and arrived and real == w.target_hidden
+    return bool(w.captured) and arrived and real == w.target_hidden and w.fc_applied is not False
 
 
 def _unlike_the_states(s: Subject, fc: Fc, w: WiringPlan) -> Hit:
@@ -150,12 +152,18 @@ def aux_not_captured(s: Subject) -> Iterator[Hit]:
             help=_capture_help(s, w),
             stops=_asks_in_vain(s),
         )
-    elif w.captured and w.fc_applied is False:
+    elif w.captured and w.fc_applied is False and not _refused_before(s, fc, w):
         yield Hit(
             f"the width test skips `{fc.tensor.name}`: {w.fed} values arrive, as many as the embedding has",
             (fc.place,),
             help=list_layers(s),
         )
+
+
+def _refused_before(s: Subject, fc: Fc, w: WiringPlan) -> bool:
+    """Whether the tensor is not even loaded, which DC401 says of the same ids."""
+    judged = misfit(s) is None and hidden_size_meant(s) is None
+    return judged and fc_of(s) is not None and w.fc_in is not None and fc.columns != w.fc_in
 
 
 def _launched_otherwise(s: Subject) -> bool:
