@@ -50,8 +50,57 @@ def trained_on(s: Subject) -> Trained | None:
     key, ids = _stated(s, s.producer)
     if not ids:
         return _default(s, s.producer)
-    certain_by_number = _past_the_outputs(s, ids, key)
-    return certain_by_number or _by_producer(s, ids, key) or _by_number(s, ids, key)
+    return _past_the_outputs(s, ids, key) or _by_producer(s, ids, key) or _by_number(s, ids, key)
+
+
+def meant_by(s: Subject, key: str, ids: Layers) -> Trained | None:
+    """The layers that ids under one key stand for, by their numbers or by what the producer writes to that key."""
+    known = convention_at(s, key)
+    said = Trained(meaning(ids, known[0]), known[1], key, "") if known is not None else None
+    return _past_the_outputs(s, ids, key) or said or _by_number(s, ids, key)
+
+
+def as_far_as_known(s: Subject, trained: Trained) -> Trained | None:
+    """How sure ``trained`` is where the ids may have been rewritten for this release; None when they surely look so.
+
+    A list that was changed under the producer's own key still looks like one of its own. The usual layers decide: it is
+    sure where the producer's reading names all of them, likely where it names more of them than the release's, gone
+    where the release's names all, and else a guess.
+    """
+    w = s.wiring
+    if w is None or w.inputs is None or trained.key != w.source or convention_at(s, trained.key) is None:
+        return trained
+    if _past_the_outputs(s, w.ids or (), trained.key) is not None:
+        return trained
+    theirs, read, every = _usual_in(s, trained.inputs), _usual_in(s, w.inputs), len(trained.inputs)
+    if read > theirs and read == every:
+        return None
+    if theirs <= read or looks_like_its_own(s, trained):
+        return trained._replace(confidence=Confidence.GUESS)
+    return trained if theirs == every else trained._replace(confidence=_at_most_likely(trained))
+
+
+def looks_like_its_own(s: Subject, trained: Trained) -> bool:
+    """Whether the ids that are read as ``trained`` look, once written, even more like other layers of the producer."""
+    w, known = s.wiring, convention_at(s, trained.key)
+    ids = ids_to_write(s, trained.inputs)
+    if w is None or trained.key != w.source or known is None or ids is None:
+        return False
+    return _usual_in(s, meaning(ids, known[0])) > _usual_in(s, trained.inputs)
+
+
+def _at_most_likely(trained: Trained) -> Confidence:
+    return Confidence.LIKELY if trained.confidence is Confidence.CERTAIN else trained.confidence
+
+
+def _usual(s: Subject) -> Layers:
+    """The layer inputs that nearly every trainer takes; none when the depth is unknown."""
+    depth = s.wiring.depth if s.wiring is not None else None
+    return default_inputs(tuple(load_toml(BOOK)["usual"]["inputs"]), depth) or ()
+
+
+def _usual_in(s: Subject, inputs: Layers) -> int:
+    return len(set(inputs) & set(_usual(s)))
 
 
 def meaning(ids: Layers, convention: str) -> Layers:
@@ -106,8 +155,8 @@ def _by_producer(s: Subject, ids: Layers, key: str) -> Trained | None:
 
 def _by_number(s: Subject, ids: Layers, key: str) -> Trained | None:
     """The usual three layers are known by their numbers, in either way of numbering."""
-    usual = default_inputs(tuple(load_toml(BOOK)["usual"]["inputs"]), s.wiring.depth if s.wiring is not None else None)
-    if usual is None:
+    usual = _usual(s)
+    if not usual:
         return None
     for convention in ("outputs", "inputs"):
         if meaning(ids, convention) == tuple(sorted(usual)):

@@ -128,9 +128,20 @@ def trained(cell: Cell) -> list[int]:
     return [i + (not inputs) for i in cell.ids]
 
 
+REWRITTEN = {
+    f"{LIST}usual three as inputs": [],
+    f"{LIST}one layer later before 0.5 of speculators": [Severity.NOTE],
+    f"{LIST}does not begin with one": [Severity.NOTE],
+}
+"""Lists that another reading than the producer's explains as well."""
+
+
 @pytest.mark.parametrize("version", [v for v in VERSIONS if Version(v) >= Version("0.4.9")])
 def test_a_finding_exactly_where_other_layers_are_captured(version: str, tmp_path: Path) -> None:
-    """A producer that is certain to number outputs: DC404 where the real release captured anything else."""
+    """A producer that is certain to number outputs: DC404 where the real release captured anything else.
+
+    Not an error where the same list may have been rewritten for the release, nothing where it surely looks so.
+    """
     found = 0
     for number, cell in enumerate(c for c in cells() if c.version == version and c.draft.startswith(LIST)):
         if not isinstance(cell.captured, list):
@@ -140,7 +151,8 @@ def test_a_finding_exactly_where_other_layers_are_captured(version: str, tmp_pat
         draft.write(folder)
         path = RECORDED / "aux_targets" / f"{cell.target}.json"
         report = lint(folder, engine=f"sglang=={version}", target=path, select=["DC404"])
-        assert [f.severity for f in report.findings] == [Severity.ERROR] * (cell.captured != trained(cell)), cell
+        wanted = REWRITTEN.get(cell.draft, [Severity.ERROR]) if cell.captured != trained(cell) else []
+        assert [f.severity for f in report.findings] == wanted, cell
         found += len(report.findings)
     assert found, "no list of this release is read as other layers: the test would hold with no rule at all"
 

@@ -85,7 +85,7 @@ def specforge_on_kimi_from_one(draft: Draft) -> None:
 
 @case("DC404/torchspec-on-kimi-0.5.23", "0.5.23")
 def torchspec_on_kimi(draft: Draft) -> None:
-    """Here the producer is certain, and so is the engine."""
+    """The producer and the engine are certain; that nobody rewrote the list for this release is only likely."""
     kimi(draft)
     torchspec(draft)
     ids(draft, *KIMI_IDS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from drafcheck.checks.layers import unread_count
+from drafcheck.checks.layers_unread import unread_count
 from drafcheck.contract import load_toml
 from drafcheck.draftmode import flag_text, one_of
 from drafcheck.fc import Fc, at, fc_of, ids_option, list_layers, states, switch_key, unless_told

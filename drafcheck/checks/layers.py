@@ -1,4 +1,4 @@
-"""DC403 to DC406: the layers of the target that the engine reads, and those that the drafter was trained on."""
+"""DC403 and DC404: the layers of the target that the engine reads, and those that the drafter was trained on."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from drafcheck.contract import load_toml
-from drafcheck.fc import at, fc_of, ids_key, ids_option, layers, list_layers, unless_told
+from drafcheck.fc import at, layers, list_layers, unless_told
 from drafcheck.finding import Confidence, Location, Severity
-from drafcheck.lookup import raw
-from drafcheck.plan.ids import as_ids
 from drafcheck.plan.wiring import reading_of
 from drafcheck.registry import Hit, rule
 from drafcheck.subject import Subject
-from drafcheck.trained import Trained, convention_at, ids_to_write, meaning, release_that_reads, trained_on
+from drafcheck.trained import (
+    Trained,
+    as_far_as_known,
+    ids_to_write,
+    looks_like_its_own,
+    release_that_reads,
+    trained_on,
+)
 
 if TYPE_CHECKING:
     from drafcheck.plan.model import WiringPlan
@@ -26,7 +30,8 @@ def aux_layer_range(s: Subject) -> Iterator[Hit]:
 
     ## What it does
     Translates each id into the layer that this version reads for this target class, and looks for ids that
-    hand over nothing. Each layer is handed over once, in layer order.
+    hand over nothing. Each layer is handed over once, in layer order. Where it is certain that such ids are numbered
+    in another way than this version reads them, DC404 says so.
 
     ## Why is this bad?
     Fewer states arrive than `fc` takes, and the first request dies (measured on SGLang 0.5.15.post1, ids
@@ -60,29 +65,41 @@ def _wrong_ids(s: Subject, w: WiringPlan) -> Iterator[Hit]:
     lost = _lost(w)
     if w.inputs is not None and 0 in w.inputs and s.target_class is not None and s.target_class.zero_stops:
         yield Hit(
-            f"layer {_id_list([i for i in ids if i + w.plus == 0])}: {s.engine} stops at start, as "
+            f"layer {id_list([i for i in ids if i + w.plus == 0])}: {s.engine} stops at start, as "
             f"{s.target_class.architecture} has nothing to hand over before its first layer (TypeError)",
             place,
             help="name layers that the target has",
         )
     elif lost:
-        yield Hit(f"layer {_id_list(lost)}: {_range(s, w)}", place, help=_range_help(s, w))
+        yield from _hand_over_nothing(s, w, lost)
     twice = sorted(i for i, times in Counter(ids).items() if times > 1)
     if twice:
         yield Hit(
-            f"layer {_id_list(twice)} more than once: a layer is handed over once, so {len(set(ids))} states arrive "
+            f"layer {id_list(twice)} more than once: a layer is handed over once, so {len(set(ids))} states arrive "
             f"for {len(ids)} ids",
             place,
             help="list each layer once",
         )
     if not lost and not twice and list(ids) != sorted(ids):
         yield Hit(
-            f"layer {_id_list(ids)} are not in ascending order: {s.engine} hands the states over in layer order",
+            f"layer {id_list(ids)} are not in ascending order: {s.engine} hands the states over in layer order",
             place,
             help="sort the ids if the drafter was trained in layer order; otherwise permute fc's columns",
             severity=Severity.WARNING,
             confidence=Confidence.LIKELY,
         )
+
+
+def _hand_over_nothing(s: Subject, w: WiringPlan, lost: list[int]) -> Iterator[Hit]:
+    """Nothing where it is certain that the ids are numbered in another way: DC404 says both then."""
+    trained = _misread(s, w)
+    if trained is not None and trained.confidence is Confidence.CERTAIN:
+        return
+    yield Hit(
+        f"layer {id_list(lost)}: {_range(s, w)}{f'; {_trained_words(trained)}' if trained is not None else ''}",
+        (at(s, w.source),),
+        help=_convention_help(s, trained, w) if trained is not None else _range_help(s, w),
+    )
 
 
 def _range_help(s: Subject, w: WiringPlan) -> str:
@@ -100,7 +117,8 @@ def _lost(w: WiringPlan) -> list[int]:
     return [i for i in reached if i + w.plus < 0 or reached[i] - 1 not in arriving]
 
 
-def _id_list(ids: Sequence[int]) -> str:
+def id_list(ids: Sequence[int]) -> str:
+    """``id 3`` or ``ids 1, 3, 4``, cut after eight."""
     shown = ", ".join(map(str, ids[:8])) + (", ..." if len(ids) > 8 else "")
     return f"{'id' if len(ids) == 1 else 'ids'} {shown}"
 
@@ -136,6 +154,7 @@ def _default_collides(s: Subject, w: WiringPlan) -> Iterator[Hit]:
     "aux-layer-convention",
     Severity.ERROR,
     Severity.WARNING,
+    Severity.NOTE,
     needs=("config", "contract", "target"),
     concerns="aux",
 )
@@ -146,7 +165,9 @@ def aux_layer_convention(s: Subject) -> Iterator[Hit]:
     Works out which layers the ids stood for in training, from who wrote the checkpoint (id k is the output of layer k
     for some, what enters layer k for others) or from the numbers themselves, and compares them with the layers that
     this release reads for this target class. An error when both are certain, otherwise a warning that says what it
-    rests on.
+    rests on. A list under the producer's own key may have been rewritten for this release, which nothing in the file
+    says: it counts as the producer's own where that names more of the usual layers, and as rewritten where the release
+    reads just those; between the two this is a note.
 
     ## Why is this bad?
     The drafter is fed the layer before or after each of those it was trained on, and nothing is printed. On a small
@@ -158,21 +179,52 @@ def aux_layer_convention(s: Subject) -> Iterator[Hit]:
     Write the ids as this release reads them. Keep in mind that the same file then means other layers to other engines
     and releases.
     """
-    w, trained = s.wiring, trained_on(s)
-    if w is None or trained is None or not w.ids or w.inputs is None or w.captured is False:
+    w = s.wiring
+    if w is None or not w.ids or w.inputs is None or w.captured is False:
         return
-    if len(set(w.inputs)) < len(w.inputs) or tuple(sorted(w.inputs)) == trained.inputs:
+    trained, lost = _misread(s, w), _lost(w)
+    if trained is None or (lost and trained.confidence is not Confidence.CERTAIN):
         return
-    sure = trained.confidence is Confidence.CERTAIN
+    sure = trained.confidence
+    doubt = ", unless the ids were rewritten for it" if sure is Confidence.GUESS else ""
     yield Hit(
-        f"the drafter was {'' if sure else 'probably '}trained on the outputs of {layers(trained.outputs)} "
-        f"({trained.why}), but {_reader(s, w)} takes "
-        f"{_id_list(w.ids)} for the outputs of {layers([i - 1 for i in sorted(w.inputs)])}{_distance(trained, w)}",
+        f"{_trained_words(trained)}, but {reader_of(s, w)} takes {id_list(w.ids)} for the outputs of "
+        f"{layers([i - 1 for i in sorted(w.inputs)])}{_distance(trained, w)}{doubt}"
+        f"{f'; {_range(s, w)}' if lost else ''}",
         _places(s, trained, w),
         help=_convention_help(s, trained, w),
-        severity=Severity.ERROR if sure else Severity.WARNING,
-        confidence=trained.confidence,
+        severity=_SEVERITIES[sure],
+        confidence=sure,
     )
+
+
+def _misread(s: Subject, w: WiringPlan) -> Trained | None:
+    """The layers trained on, where this release takes the ids for others; None where it does not, or nobody knows."""
+    trained, read = trained_on(s), w.inputs
+    if trained is None or read is None or len(set(read)) < len(read) or tuple(sorted(read)) == trained.inputs:
+        return None
+    return as_far_as_known(s, trained)
+
+
+_SEVERITIES = {
+    Confidence.CERTAIN: Severity.ERROR,
+    Confidence.LIKELY: Severity.WARNING,
+    Confidence.GUESS: Severity.NOTE,
+}
+
+
+def _trained_words(trained: Trained) -> str:
+    degree = {Confidence.CERTAIN: "was", Confidence.LIKELY: "was probably", Confidence.GUESS: "may have been"}
+    return (
+        f"the drafter {degree[trained.confidence]} trained on the outputs of {layers(trained.outputs)} ({trained.why})"
+    )
+
+
+def reader_of(s: Subject, w: WiringPlan) -> str:
+    """Who reads the ids: the release, and its runner where it has several that read them in their own way."""
+    reading = reading_of(s.engine, w.runner)
+    of_its_own = reading is not None and "runner" in reading
+    return f"{s.engine} (model runner {w.runner})" if of_its_own else str(s.engine)
 
 
 def _distance(trained: Trained, w: WiringPlan) -> str:
@@ -193,179 +245,13 @@ def _convention_help(s: Subject, trained: Trained, w: WiringPlan) -> str:
     doubt = "" if trained.confidence is Confidence.CERTAIN else "if the training run's settings say the same, "
     ids, release = ids_to_write(s, trained.inputs), release_that_reads(s, w.ids or (), trained.inputs)
     if ids is not None:
-        return f"{doubt}write {list(ids)} into {w.source}: {s.engine} reads them as trained{_told_again(s, trained, w)}"
+        return f"{doubt}write {list(ids)} into {w.source}: {s.engine} reads them as trained{_told_again(s, trained)}"
     if release is not None:
         return f"{doubt}serve with {s.engine.name} {release}, which reads these ids as trained"
     return f"{doubt}use another engine: no list of ids makes this one read those layers"
 
 
-def _told_again(s: Subject, trained: Trained, w: WiringPlan) -> str:
+def _told_again(s: Subject, trained: Trained) -> str:
     """Ids that were changed under the producer's own key look like its own from then on."""
-    own = trained.key == w.source and convention_at(s, trained.key) is not None
-    return "; then suppress this finding, as they are no longer the producer's own numbers" if own else ""
-
-
-@rule(
-    "DC405",
-    "aux-layers-ignored",
-    Severity.ERROR,
-    Severity.WARNING,
-    needs=("config", "contract", "target"),
-    concerns="aux",
-)
-def aux_layers_ignored(s: Subject) -> Iterator[Hit]:
-    """The config names layers where this version does not look, and its default is another choice.
-
-    ## What it does
-    Finds layer ids under keys that this version does not read for capturing (the top level of the config;
-    any key before SGLang 0.4.9), and compares them with the default layers under the producer's way of numbering, or,
-    where that is not known, under every way that is known for that place. A warning where the ids are read, but the
-    CUDA graphs of this version are recorded with the default layers (SGLang 0.4.9 to 0.5.10): read in the source, not
-    run.
-
-    ## Why is this bad?
-    The drafter is fed other layers than it was trained on. Nothing is printed.
-
-    ## Fix
-    Write the ids under the key that this version reads, numbered as it reads them: SGLang in
-    `eagle_config.eagle_aux_hidden_state_layer_ids`, vLLM in `eagle_aux_hidden_state_layer_ids` at the top level (its
-    V2 model runner, the default of 0.33, does not look into `eagle_config` for it).
-    """
-    w = s.wiring
-    for key, ids, agrees, sure in _stated_elsewhere(s):
-        if w is None or agrees or not w.layer_outputs:
-            continue
-        fed = f"the outputs of {layers(w.layer_outputs)} are fed{unless_told(s)}"
-        known = convention_at(s, key)
-        meant = f" (the outputs of {layers([i - 1 for i in meaning(ids, known[0])])})" if known is not None else ""
-        yield Hit(
-            f"{key} says {_id_list(ids)}{meant}, but {_reader(s, w)} does not read it: {fed}",
-            (at(s, key),),
-            help=_elsewhere_help(s, ids, known[0] if known is not None else None),
-            severity=Severity.ERROR if _costs_all(s, sure) else Severity.WARNING,
-            confidence=sure,
-        )
-    yield from _graphs_take_the_default(s)
-
-
-def _reader(s: Subject, w: WiringPlan) -> str:
-    """Who reads the ids: the release, and its runner where it has several that read them in their own way."""
-    reading = reading_of(s.engine, w.runner)
-    of_its_own = reading is not None and "runner" in reading
-    return f"{s.engine} (model runner {w.runner})" if of_its_own else str(s.engine)
-
-
-def _elsewhere_help(s: Subject, ids: tuple[int, ...], convention: str | None) -> str:
-    if not ids_key(s):
-        return list_layers(s, [i - 1 for i in meaning(ids, convention)] if convention is not None else None)
-    listed = ids_to_write(s, meaning(ids, convention)) if convention is not None else None
-    if listed is not None:
-        return f"write {list(listed)} into {ids_key(s)}: {s.engine} reads them as trained"
-    reading = reading_of(s.engine, s.wiring.runner if s.wiring is not None else "")
-    later = "" if reading is None or reading["ids"] else ", and serve with a release that reads any"
-    return f"write the ids into {ids_key(s)}, numbered as the engine reads them{later}"
-
-
-def _graphs_take_the_default(s: Subject) -> Iterator[Hit]:
-    w = s.wiring
-    if w is not None and w.layer_outputs and w.graph_outputs and w.graph_outputs != w.layer_outputs:
-        yield Hit(
-            f"{s.engine} reads {w.source} (the outputs of {layers(w.layer_outputs)}), but records its CUDA graphs with "
-            f"the default layers: decoding is fed the outputs of {layers(w.graph_outputs)}",
-            (at(s, w.source),),
-            help="serve with --disable-cuda-graph and compare the accept length, or with a later release",
-            severity=Severity.WARNING,
-            confidence=Confidence.LIKELY,
-        )
-
-
-def unread_count(s: Subject) -> int | None:
-    """The number of layers under a key that this version does not read, where DC405 is sure of it."""
-    return next((len(ids) for _, ids, agrees, sure in _stated_elsewhere(s) if not agrees and _costs_all(s, sure)), None)
-
-
-def _costs_all(s: Subject, sure: Confidence) -> bool:
-    return sure is Confidence.CERTAIN and not ids_option(s)
-
-
-def _stated_elsewhere(s: Subject) -> Iterator[tuple[str, tuple[int, ...], bool, Confidence]]:
-    """Keys with layer ids that this version does not read.
-
-    Key, ids, whether the default names the same layers, and how sure that is: certain when they are other layers
-    however one counts.
-    """
-    w = s.wiring
-    if w is None or s.written is None or not w.captured or w.source != "default" or w.inputs is None:
-        return
-    reading = reading_of(s.engine, w.runner)
-    read = [entry["key"] for entry in reading["ids"]] if reading is not None else []
-    for entry in load_toml(s.engine.name, "targets.toml").get("elsewhere", []):
-        ids = as_ids(raw(s.written, entry["key"]))
-        if ids and s.engine.within(entry.get("versions", "")) and entry["key"] not in read:
-            known, default = convention_at(s, entry["key"]), tuple(sorted(w.inputs))
-            agrees = any(meaning(ids, means) == default for means in entry["means"])
-            if known is not None and agrees:
-                yield entry["key"], ids, meaning(ids, known[0]) == default, known[1]
-            else:
-                yield entry["key"], ids, agrees, Confidence.CERTAIN
-
-
-@rule(
-    "DC406",
-    "aux-layers-defaulted",
-    Severity.NOTE,
-    Severity.WARNING,
-    Severity.ERROR,
-    needs=("config", "contract", "target"),
-    concerns="aux",
-)
-def aux_layers_defaulted(s: Subject) -> Iterator[Hit]:
-    """No layer ids are read from the config: this is what the engine takes.
-
-    ## What it does
-    Names the target layers whose outputs are fed to the drafter when the config does not say, beside those that whoever
-    wrote the checkpoint trains on by default. A warning where these are others, an error where that is certain.
-
-    ## Why is this bad?
-    It is right for drafters trained on the usual three layers. One trained on others loses acceptance
-    without a word (one public report: 1 % accepted instead of 59 %, vLLM pull request 50170); one layer off cost
-    2.30 -> 2.23 on a small target of 8 layers, more on large ones.
-
-    ## Fix
-    State the layers that the drafter was trained on in `eagle_config.eagle_aux_hidden_state_layer_ids`.
-    """
-    w = s.wiring
-    refused = s.refused is not None or (s.load is not None and s.load.refused is not None)
-    if w is None or not w.captured or w.source != "default" or not w.layer_outputs or fc_of(s) is None or refused:
-        return
-    stated = list(_stated_elsewhere(s))
-    if any(not agrees for _, _, agrees, _ in stated):
-        return
-    fed = f"{_reader(s, w)} feeds the outputs of {layers(w.layer_outputs)} of {w.depth}{unless_told(s)}"
-    if stated:
-        yield Hit(f"{stated[0][0]} is not read: {fed}", (at(s, stated[0][0]),))
-    else:
-        yield _defaulted(s, w, f"no layer ids in config.json: {fed}")
-
-
-def _defaulted(s: Subject, w: WiringPlan, fed: str) -> Hit:
-    trained, place = trained_on(s), Location(file="config.json")
-    if trained is None or trained.key:
-        return Hit(f"{fed}{_may_be_lost(s)}", (place,))
-    if trained.outputs == w.layer_outputs:
-        return Hit(f"{fed}, {trained.why}{_may_be_lost(s)}", (place,))
-    sure = trained.confidence is Confidence.CERTAIN
-    ids = ids_to_write(s, trained.inputs)
-    write = f"write {list(ids)} into {ids_key(s)}" if ids is not None else list_layers(s, trained.outputs)
-    return Hit(
-        f"{fed}, but {trained.why} is {layers(trained.outputs)}",
-        (place,),
-        help=write if sure else f"if the training run's settings say the same, {write}",
-        severity=Severity.ERROR if sure and not ids_option(s) else Severity.WARNING,
-        confidence=trained.confidence,
-    )
-
-
-def _may_be_lost(s: Subject) -> str:
-    lost = s.producer.lost if s.producer is not None else ""
-    return f"; {lost}" if lost else ""
+    again = looks_like_its_own(s, trained)
+    return "; then suppress this finding, as they are no longer the producer's own numbers" if again else ""
