@@ -7,7 +7,7 @@ from functools import cache
 from typing import NoReturn
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from drafcheck.contract import releases
@@ -55,6 +55,9 @@ argument = st.one_of(
 
 @settings(max_examples=400, deadline=None)
 @given(st.lists(argument, max_size=6))
+@example(["--admin-api-key", "--no-such-option=a b"])
+@example(["--no-such-option=a b"])
+@example(["--tp=a b"])
 def test_options_are_those_of_argparse(line: list[str]) -> None:
     taken = take([Word(word) for word in line], flags_of("sglang", VERSION), underscores=False)
     faults = [option for option in taken.options if option.fault not in ("", UNKNOWN)]

@@ -38,7 +38,7 @@ def take(words: Sequence[Word], flags: dict[str, str], *, underscores: bool) -> 
         if word.text == "--":
             made.strays.extend(words[at + 1 :])
             break
-        if not _is_option(word):
+        if not _is_option(word, flags, underscores):
             made.strays.append(word)
             at += 1
             continue
@@ -48,9 +48,17 @@ def take(words: Sequence[Word], flags: dict[str, str], *, underscores: bool) -> 
     return made
 
 
-def _is_option(word: Word) -> bool:
+def _is_option(word: Word, flags: dict[str, str], underscores: bool) -> bool:
+    """As argparse sees it: what it does not know and has a blank in it is an argument."""
     text = word.text
-    return len(text) > 1 and text[0] == "-" and not text.startswith("-$") and not _is_number(text)
+    if len(text) < 2 or text[0] != "-" or text.startswith("-$") or _is_number(text):
+        return False
+    return " " not in text or _resolved(_base(text.partition("=")[0], underscores), flags)[1] != UNKNOWN
+
+
+def _base(written: str, underscores: bool) -> str:
+    """The name of an option without the keys behind it."""
+    return _spelled(written).partition(".")[0] if underscores else written
 
 
 def _is_number(text: str) -> bool:
@@ -76,7 +84,7 @@ def _option(words: Sequence[Word], at: int, flags: dict[str, str], underscores: 
     if equals:
         value = word._replace(text=attached)
         return Option(full, written, (value,), word.line, fault or (NO_VALUE if takes == "none" else "")), 1
-    follow = list(_following(words[i] for i in range(at + 1, len(words))))
+    follow = list(_following((words[i] for i in range(at + 1, len(words))), flags, underscores))
     wanted = {"none": 0, "refused": 0, "one": 1, "maybe": 1}.get(takes, len(follow))
     values = tuple(follow[:wanted])
     if takes == "refused":
@@ -86,9 +94,9 @@ def _option(words: Sequence[Word], at: int, flags: dict[str, str], underscores: 
     return Option(full, written, values, word.line, fault), 1 + len(values)
 
 
-def _following(words: Iterable[Word]) -> Iterable[Word]:
+def _following(words: Iterable[Word], flags: dict[str, str], underscores: bool) -> Iterable[Word]:
     for word in words:
-        if _is_option(word) or word.text == "--":
+        if _is_option(word, flags, underscores) or word.text == "--":
             return
         yield word
 
