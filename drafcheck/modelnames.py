@@ -102,7 +102,7 @@ def _traits(name: str) -> _Traits:
     words = stem(name)
     kinds = load_toml("discovery.toml")["names"]["kinds"]
     sizes = _SIZE.findall(last)
-    version = _VERSION.search(_SIZE.sub(" ", last))
+    version = _VERSION.search(_SIZE.split(last)[0])  # a v2 behind the size is the folder's own
     marks = {word for word in words if word in kinds or _DATE.fullmatch(word)}
     digits = re.sub("[^0-9]", "", version[0]) if version is not None else ""
     return _Traits("".join(words), frozenset(sizes), digits, frozenset(marks))

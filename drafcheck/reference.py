@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from drafcheck.decode import LARGEST, DecodeError, decode
+from drafcheck.decode import LARGEST, DecodeError, decode, is_integer
 from drafcheck.errors import NothingToCheck, UsageError
 from drafcheck.finding import Confidence
 from drafcheck.header import Header, read_header
@@ -54,8 +54,9 @@ def open_reference(path: str | Path) -> Reference:
     """Read a checkpoint folder, a weight file, or a mapping (.pt, .npy, .safetensors); a path or an address.
 
     A ``.pt`` may hold a dict with d2t, t2d or both, as trainers write it, or a bare list or tensor of target tokens (of
-    offsets, if values repeat; of flags, if it is boolean). A ``.npy`` is a d2t or a t2d; one named d2t.npy is read with
-    the t2d.npy beside it. Raises UsageError with one sentence.
+    offsets, if values repeat; of flags, if it is boolean or holds only 0 and 1), and so may a ``.safetensors``. A
+    ``.npy`` is a d2t or a t2d; one named d2t.npy is read with the t2d.npy beside it. Raises UsageError with one
+    sentence.
     """
     try:
         place, name = _located(path)
@@ -122,11 +123,16 @@ def from_tensors(tensors: Sequence[Tensor], read: Read) -> Reference:
     """The mapping among tensors; without d2t the head must have full vocabulary, so each id is its own token."""
     d2t, t2d, head = (named(tensors, name) for name in ("d2t", "t2d", HEAD))
     rows = head.shape[0] if head is not None and head.shape else None
-    if d2t is t2d is head is None and len(tensors) == 1 and len(tensors[0].shape) == 1:
+    if d2t is t2d is head is None and len(tensors) == 1 and _may_map(tensors[0]):
         return bare(decode((only := _small(tensors[0])).dtype, read(only)), only.dtype == "BOOL")
     mask = to_mask(t2d, read(_small(t2d))) if t2d is not None else None
     values = decode(d2t.dtype, read(_small(d2t))) if d2t is not None else None
     return combine(values, mask, rows)
+
+
+def _may_map(tensor: Tensor) -> bool:
+    """Whether a tensor by another name looks like a mapping; a lone norm of ones does not."""
+    return len(tensor.shape) == 1 and is_integer(tensor.dtype)
 
 
 def _small(tensor: Tensor) -> Tensor:

@@ -84,7 +84,10 @@ LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
             (LLAMA, name)
             for name in ("Llama-3.1-8B-Instruct_quark", "llama-3-1-8b", "meta-llama_Llama-3.1-8B-Instruct")
         ),
-        *(("Qwen/Qwen3-8B", name) for name in ("qwen3", "qwen", "qwen3_8b", "Qwen3-8B-tuned", "qwen3-8b-ckpt500")),
+        *(
+            ("Qwen/Qwen3-8B", name)
+            for name in ("qwen3", "qwen", "qwen3_8b", "qwen-8b-v2", "Qwen3-8B-tuned", "qwen3-8b-ckpt500")
+        ),
         ("Qwen/Qwen3-30B-A3B-Instruct-2507", "qwen3-30b"),
         ("openai/gpt-oss-120b", "gpt_oss_120b"),
         ("moonshotai/Kimi-K2-Instruct", "kimi-k2"),
@@ -160,7 +163,7 @@ def test_a_sister_in_the_cache_of_the_hub(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "folder", ("Kimi-K2-Instruct", "kimi_k2_instruct", "kimi-k2-instruct-NVFP4", "target", "prod-v3")
+    "folder", ("Kimi-K2-Instruct", "kimi_k2_instruct", "kimi-k2-instruct-NVFP4", "kimi-k2", "Kimi", "target", "prod-v3")
 )
 def test_the_same_model_or_a_folder_that_tells_nothing(tmp_path: Path, folder: str) -> None:
     assert found(tmp_path, folder, K2) == []

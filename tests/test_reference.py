@@ -150,12 +150,17 @@ def evil(path: Path) -> None:
     saved(path, b"cposix\nsystem\n" + text("touch pwned") + b"\x85R", {})
 
 
+ONE = struct.pack("<f", 1)
 BROKEN: dict[str, Callable[[Path], object]] = {
     "absent.safetensors": lambda path: None,
     "empty.safetensors": lambda path: path.write_bytes(b""),
     "garbage.safetensors": lambda path: path.write_bytes(b"\xff" * 64),
     "no-mapping.safetensors": lambda path: write_safetensors(path, {"fc.weight": zeros("BF16", 4, 4)}),
     "fractions.safetensors": lambda path: write_safetensors(path, {"d2t": Weight("F32", (1,), struct.pack("<f", 0.5))}),
+    "a-norm.safetensors": lambda path: write_safetensors(path, {"norm.weight": Weight("F32", (2,), 2 * ONE)}),
+    "empty.npy": lambda path: npy(path, zeros("I64", 0), "<i8"),
+    "empty-row.safetensors": lambda path: write_safetensors(path, {"map": zeros("I64", 0)}),
+    "empty-list.pt": lambda path: saved(path, b"]", {}),
     "empty-mask.safetensors": lambda path: write_safetensors(path, {"t2d": zeros("BOOL", 9)}),
     "garbage.pt": lambda path: path.write_bytes(b"\x80\x02garbage"),
     "broken-zip.pt": lambda path: path.write_bytes(b"PK\x03\x04garbage"),
