@@ -83,6 +83,8 @@ def _theta(
 ) -> tuple[Any, str | None]:
     if reading["inside"] and table is not None and THETA in table:
         return table[THETA], f"{key}.{THETA}" if key is not None else None
+    if THETA in data and data[THETA] is None and "null_theta" in reading:
+        return reading["null_theta"], None
     if THETA in data:
         return data[THETA], THETA
     return _of_type(book["theta"], data), None
@@ -118,8 +120,9 @@ def is_number(value: object) -> bool:
 
 
 def reads_so(engine: Engine, architecture: str) -> bool:
-    """Whether the book says how this draft class reads its rope."""
-    return architecture in load_toml(engine.name, "rope.toml").get("classes", [])
+    """Whether the book says how this draft class reads its rope in this release."""
+    book = load_toml(engine.name, "rope.toml")
+    return architecture in book.get("classes", []) and in_force(book["reading"], engine) is not None
 
 
 def scaling_key(engine: Engine) -> str:

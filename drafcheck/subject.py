@@ -33,6 +33,7 @@ NEEDS = {
     "reference": "--reference",
     "launch": "--launch",
     "comparison": "a vocabulary mapping to compare",
+    "rope": "rope facts for this draft class and release",
 }
 """What a rule can need of a Subject, each with the words that say it is missing."""
 
@@ -96,4 +97,13 @@ class Subject:
         """Whether the part that a rule needs is there; ``need`` is a key of NEEDS."""
         if need == "weights":
             return self.selection is not None and bool(self.selection.files)
+        if need == "rope":
+            return self._rope_is_known()
         return getattr(self, need) is not None
+
+    def _rope_is_known(self) -> bool:
+        """Whether the book says how the draft class reads its rope; it does not for converted configs."""
+        from drafcheck.rope import reads_so
+
+        flat = self.config is not None and not self.config.settled
+        return flat and self.contract is not None and reads_so(self.engine, self.contract.architecture)

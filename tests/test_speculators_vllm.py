@@ -114,3 +114,27 @@ def test_a_width_that_the_ids_do_not_explain(producers: Path, tmp_path: Path) ->
     del told["target_layer_ids"]
     folder = edited(producers, "modelopt-dflash", tmp_path, dflash_config=told)
     assert "DC401" in codes(said(folder, "vllm==0.22.1"))
+
+
+@pytest.mark.parametrize("version", ("0.11.0", "0.16.0", "0.22.1", "0.33.0"))
+@pytest.mark.parametrize(("both", "stated"), ((True, "both forms"), (False, "rope_parameters alone")))
+def test_theta_as_each_release_reads_it(producers: Path, tmp_path: Path, version: str, both: bool, stated: str) -> None:
+    """Releases before 0.22.1 take rope_theta, or the class's own, before that of rope_parameters."""
+    theta = {"rope_theta": 500000.0}
+    keys = {"rope_parameters": {"rope_type": "default", **theta}, "rope_theta": theta["rope_theta"] if both else None}
+    found = of(said(edited(producers, "specforge-eagle3-hf", tmp_path, **keys), f"vllm=={version}"), "DC506")
+    lost = not both and version in {"0.11.0", "0.16.0"}
+    assert [f.severity for f in found] == [Severity.WARNING] * lost, (stated, found)
+    if lost:
+        assert f"vllm {version} takes 10000, the default of llama" in found[0].message
+
+
+@pytest.mark.parametrize(
+    ("name", "engine"),
+    (("speculators-eagle3", "vllm==0.33.0"), ("modelopt-dflash", "vllm==0.33.0"), ("angelslim-eagle3", "vllm==0.9.2")),
+)
+def test_where_the_rope_is_not_known_it_says_so(producers: Path, name: str, engine: str) -> None:
+    skipped = {s.rule: s.why for s in lint(producers / name, engine=engine).checkpoints[0].skipped}
+    assert skipped["DC506"] == "needs rope facts for this draft class and release"
+    known = lint(producers / "specforge-eagle3-hf", engine="vllm==0.33.0").checkpoints[0]
+    assert "DC506" not in {s.rule for s in known.skipped}

@@ -9,7 +9,7 @@ from drafcheck.fc import at
 from drafcheck.finding import Confidence, Severity
 from drafcheck.producers import may_leave_theta_out
 from drafcheck.registry import Hit, rule
-from drafcheck.rope import PLAIN, THETA, Rope, Stated, reads_so, rope_of, scaling_key, stated
+from drafcheck.rope import PLAIN, THETA, Rope, Stated, rope_of, scaling_key, stated
 
 if TYPE_CHECKING:
     from drafcheck.subject import Subject
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Severity.WARNING,
     Severity.ERROR,
     Severity.NOTE,
-    needs=("contract", "config"),
+    needs=("contract", "config", "rope"),
     concerns="fit",
 )
 def rope_schema(s: Subject) -> Iterator[Hit]:
@@ -37,14 +37,15 @@ def rope_schema(s: Subject) -> Iterator[Hit]:
 
     ## Why is this bad?
     The drafter runs with positions that it was not trained on, and nothing is said: accept length 2.30 -> 1.48 on
-    SGLang 0.5.15.post1 with theta 10,000 instead of 500,000. Releases before 0.5.10 read `rope_theta` and
+    SGLang 0.5.15.post1 with theta 10,000 instead of 500,000. Its releases before 0.5.10 read `rope_theta` and
     `rope_scaling` alone; since 0.5.10 `rope_scaling`, and without one `rope_parameters`, comes before `rope_theta`.
+    vLLM takes `rope_theta`, or the default of the config's class, before that of `rope_parameters` until 0.22.1.
 
     ## Fix
     State theta and the scaling that the drafter was trained with in each form that the config has.
     """
-    assert s.config is not None and s.contract is not None
-    rope = rope_of(s.engine, s.config.data) if reads_so(s.engine, s.contract.architecture) else None
+    assert s.config is not None
+    rope = rope_of(s.engine, s.config.data)
     if rope is None:
         return
     if rope.error is not None:
