@@ -15,12 +15,10 @@ from typing import Any
 import pytest
 from agree import disagreements
 from make_class_corpus import ARCHIVE, write_corpus
+from recorded import rows
 from test_verdicts import FIXTURES, subject_of
 
-ROWS = [
-    json.loads(line)
-    for line in (FIXTURES / "verdicts" / "sglang" / "classes.jsonl").read_text(encoding="utf-8").splitlines()
-]
+ROWS = rows(FIXTURES / "verdicts" / "sglang" / "classes.jsonl")
 LEFT_OUT = {"mla-no-rope": "only the CPU path, on which the rows were recorded, insists on a rope scaling"}
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import count_proofs
 import pytest
+import recorded
 from drafts import Draft
 from packaging.version import Version
 from test_contract_folders import TINY
@@ -29,8 +30,8 @@ def test_the_counts_are_those_of_the_recordings() -> None:
 def test_the_counts_are_of_rows_that_exist() -> None:
     """Counted once more in the plainest way: no contract names more checkpoints than a release has rows."""
     rows: dict[tuple[str, str], int] = {}
-    for file in RECORDED.glob("*/*.jsonl"):
-        for row in map(json.loads, file.read_text().splitlines()):
+    for file in [one for engine in RECORDED.iterdir() for one in recorded.files(engine)]:
+        for row in recorded.rows(file):
             for release in (row.get("releases") or [row["version"]]) if "loaded" in row else ():
                 rows[file.parent.name, release] = rows.get((file.parent.name, release), 0) + 1
     said = {(engine, str(p.release), p.checkpoints) for engine, stem in CONTRACTS for p in proofs(engine, stem)}

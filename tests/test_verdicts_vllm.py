@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from agree_vllm import disagreements
+from recorded import rows
 
 from drafcheck.runner import Options, inspect_one
 from drafcheck.subject import Subject
@@ -52,11 +53,7 @@ LEFT_OUT = {
     "s_gu_191x64": "a fused tensor that is too short for its second part only: the first is written before the refusal",
     "s_qkv_255x128": "a fused tensor that is too short for its third part only: two are written before the refusal",
 }
-ROWS = [
-    json.loads(line)
-    for corpus in CORPORA
-    for line in (FIXTURES / "verdicts" / "vllm" / f"{corpus}.jsonl").read_text().splitlines()
-]
+ROWS = [row for corpus in CORPORA for row in rows(FIXTURES / "verdicts" / "vllm" / f"{corpus}.jsonl")]
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import recorded
 from packaging.version import Version
 
 from drafcheck.config import DraftConfig
@@ -41,12 +42,13 @@ HEAD = "[proof.executed] # recorded checkpoints by release: python tools/count_p
 def counted(engine: str) -> dict[str, Counts]:
     """For each contract of an engine, the number of checkpoints by release, in the order of releases."""
     seen: dict[str, dict[str, set[tuple[str, str]]]] = defaultdict(lambda: defaultdict(set))
-    for file in sorted((FIXTURES / "verdicts" / engine).glob("*.jsonl")):
-        for row in map(json.loads, file.read_text(encoding="utf-8").splitlines()):
+    for file in recorded.files(FIXTURES / "verdicts" / engine):
+        corpus = recorded.name_of(file)
+        for row in recorded.rows(file):
             for release in _ran(row):
-                name = _contract_of(engine, release, row, file.stem)
+                name = _contract_of(engine, release, row, corpus)
                 if name is not None:
-                    seen[name.partition("/")[2]][release].add((file.stem, row["checkpoint"]))
+                    seen[name.partition("/")[2]][release].add((corpus, row["checkpoint"]))
     return {
         stem: {release: len(by_release[release]) for release in sorted(by_release, key=Version)}
         for stem, by_release in seen.items()
