@@ -1,4 +1,4 @@
-"""Write the checkpoints whose verdicts stand in fixtures/verdicts/sglang/classes.jsonl.xz: each class, healthy and broken.
+"""Write the checkpoints whose verdicts fixtures/verdicts/sglang/classes.jsonl.xz holds: each class, healthy and broken.
 
     python tools/make_class_corpus.py FOLDER
     python tools/make_class_corpus.py --configs     # fixtures/verdicts/sglang/classes.tar.xz, the configs alone
