@@ -148,4 +148,12 @@ sglang("DC707/another-folder", f"{SGLANG} {EAGLE3.replace('{draft}', 'good/healt
 sglang("DC708/all-from-outside", f'{SGLANG} ${{SPEC_ARGS:-}} "$@"')
 sglang("DC708/arguments", f'{SGLANG} {EAGLE3} --tp $TP {CHAIN} "$@"')
 
+sglang("DC708/config-file", f"{SGLANG} {EAGLE3} {CHAIN} --config server.yaml")
+vllm(
+    "DC708/unknown-tokens",
+    f"{VLLM} {json_of(method='eagle3', model='/models/unknown-tokens', num_speculative_tokens=3)}".replace(
+        ": 3}", ": '${N}'}"
+    ),
+)
+
 sglang("DC505/served-length", f"{SGLANG} {EAGLE3} {CHAIN} --context-length 4096")

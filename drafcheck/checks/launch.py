@@ -85,7 +85,7 @@ def _may_speculate(s: Subject, launch: Launch) -> bool:
 
     target = launch.said.get("target")
     itself = target is not None and compare(target, path_of(s)) == "same"
-    return launch.open_ended or "config" in launch.given or itself
+    return launch.partial or itself
 
 
 def path_of(s: Subject) -> str:
@@ -165,7 +165,7 @@ def _guessed(s: Subject, launch: Launch) -> Iterator[Hit]:
     """No method is given: the engine decides by the draft's path, and by its config."""
     assert s.config is not None
     draft = launch.said.get("draft")
-    method = method_of(draft, s.config, s.engine) if draft is not None and not launch.open_ended else None
+    method = method_of(draft, s.config, s.engine) if draft is not None and not launch.partial else None
     _, kind = draft_class(s.engine, s.config, s.contract, s.algorithm)
     served = load_toml(s.engine.name, "registry.toml").get("algorithms", {}).get(kind, [])
     if method is None or kind is None or not served or one_of(method.name, served):
@@ -235,8 +235,10 @@ def unresolved_launch(s: Subject) -> Iterator[Hit]:
     """Parts of the launch line come from outside the file.
 
     ## What it does
-    Names the variables, arguments and substitutions that the file does not give a value. Nothing is run and nothing is
-    guessed: what depends on them is not checked.
+    Names the variables, arguments and substitutions that the file does not give a value, a release that the file does
+    not say (an image's tag such as `latest`, a digest, a range of versions), and a file of options that the engine
+    reads itself. Nothing is run and nothing is guessed: what depends on them is not checked, and the release is the
+    installed one or the newest.
 
     ## Why is this bad?
     It need not be; it says how far the check of the launch line went.
@@ -249,3 +251,14 @@ def unresolved_launch(s: Subject) -> Iterator[Hit]:
         verb = "has no value" if len(launch.missing) == 1 else "have no value"
         rest = "; options that it may bring are not known" if launch.open_ended else ""
         yield Hit(f"{listed(launch.missing, 6)} {verb} in the launch file{rest}", (at(launch),))
+    if launch.version is None and launch.version_from:
+        yield Hit(
+            f"the release is not said by the file (`{launch.version_from}`): checked for {s.engine}",
+            (at(launch),),
+            help=f"say it with --engine {s.engine.name}==VERSION",
+        )
+    if (o := launch.places.get("config")) is not None:
+        yield Hit(
+            f"{' '.join((o.written, *(w.text for w in o.values)))} is not read: options may stand there",
+            (at(launch, "config"),),
+        )

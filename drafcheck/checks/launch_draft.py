@@ -112,7 +112,7 @@ def _quantized(s: Subject) -> Iterator[Hit]:
     if method is None or entry is None or not entry.get("inherits") or "draft_quantization" in launch.given:
         return
     own = s.config.data.get("quantization_config") or "hf_quant_config.json" in s.checkpoint.other
-    elsewhere = "own" in entry and (launch.open_ended or "config" in launch.given)  # there it may be told apart
+    elsewhere = "own" in entry and launch.partial  # there it may be told apart
     if own or elsewhere or not launch.speculates:
         return
     online = method.lower() in book["online"]["methods"]

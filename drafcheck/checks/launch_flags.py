@@ -314,7 +314,7 @@ def _backends(s: Subject, launch: Launch, book: Table) -> Iterator[Hit]:
 
 def _parallel(s: Subject, launch: Launch, book: Table) -> Iterator[Hit]:
     facts, draft = book.get("draft_tp"), launch.number_of("draft_tp")
-    target = s.tp if s.tp is not None else None if "tp" in launch.given or launch.open_ended else 1
+    target = s.tp if s.tp is not None else None if "tp" in launch.given or launch.partial else 1
     if facts and draft is not None and target is not None and draft not in (1, target):
         yield Hit(
             f"the draft's tensor parallelism is {draft}, the target's {target}: {s.engine} stops ({facts['error']})",

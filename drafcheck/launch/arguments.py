@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from drafcheck.contract import Engine, Table, load_toml, of_the_book, releases
+from drafcheck.launch.json_marks import marked
 from drafcheck.launch.model import AMBIGUOUS, NEEDS_VALUE, NO_VALUE, REFUSED, UNKNOWN, Launch, Option
 from drafcheck.launch.words import Word
 
@@ -153,8 +154,8 @@ def _whole_json(launch: Launch, option: Option, keys: dict[str, str]) -> None:
     if not option.values:
         return
     table = json_of(option)
+    launch.open_ended |= option.value is None and (table is None or _has_unknown_key(option))
     if table is None:
-        launch.open_ended |= option.value is None
         if option.value is not None:
             launch.wrong.append(f"{option.written} holds no JSON object")
         return
@@ -168,9 +169,22 @@ def _whole_json(launch: Launch, option: Option, keys: dict[str, str]) -> None:
 
 
 def json_of(option: Option) -> dict[str, object] | None:
-    """The JSON object that an option holds; unknown parts in its texts are left as they are written."""
+    """The JSON object that an option holds; unknown parts are ``$``, keys with such a part are left out."""
+    made = _json(option)
+    if made is None:
+        return None
+    sure = option.values[0].known
+    return {key.replace("-", "_"): value for key, value in made.items() if sure or "$" not in key}
+
+
+def _has_unknown_key(option: Option) -> bool:
+    return any("$" in key for key in _json(option) or {})
+
+
+def _json(option: Option) -> dict[str, object] | None:
     try:
-        made = json.loads(option.values[0].text)
+        word = option.values[0]
+        made = json.loads(word.text if word.known else marked(word.text))
     except (ValueError, RecursionError, IndexError):
         return None
-    return {str(k).replace("-", "_"): v for k, v in made.items()} if isinstance(made, dict) else None
+    return made if isinstance(made, dict) else None

@@ -18,7 +18,9 @@ _TALK = {"echo", "printf", "grep", "pgrep", "pkill", "ps", "kill", "which", "man
 
 _YAML = re.compile(r"(?m)^(---|apiVersion:|kind:|services:|version:|name:|spec:|run:|x-[\w-]+:)")
 _VERSION = re.compile(r"v?(\d+\.\d+(?:\.\d+)?(?:\.?(?:post|rc|dev)\d+)?)(?=$|[-_+.])")
-_PIN = re.compile(r"([A-Za-z0-9_.-]+)(?:\[[^\]]*\])?==([0-9][\w.+!]*)")
+_PACKAGE = re.compile(r"(?:--(?:from|with|spec)=)?([A-Za-z0-9_.-]+)(?:\[[^\]]*\])?\s*(?:==|[<>!~@$]).*")
+_PIN = re.compile(r"(?:--\w+=)?[^<>=!~]*(?:={2,3}|~=)\s*v?([0-9][\w.+!]*)")
+_INSTALLS = {"install", "add", "run", "uvx", "--from", "--with"}
 _TEMPLATE = re.compile(r"\{\{[^{}\n]*\}\}")  # of Jinja, Helm and the like: filled in by somebody else
 _DEEPEST = 5
 
@@ -35,7 +37,10 @@ class Start(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Every start in a file, and the release that each engine is pinned to, with what pins it."""
+    """Every start in a file, and the release that each engine is pinned to, with what pins it.
+
+    The release is empty where the pin does not tell which.
+    """
 
     starts: tuple[Start, ...]
     pins: dict[str, tuple[str, str]]
@@ -63,7 +68,12 @@ def find(name: str, text: str) -> Found:
         made = [Container(command, "") for command in commands(text)]
     _note_pins((container.command for container in made), pins)
     starts = [start for container in made for start in _starts(container.command, container.image, 0)]
-    return Found(tuple(starts), pins)
+    return Found(tuple(start._replace(args=tuple(map(_open, start.args))) for start in starts), pins)
+
+
+def _open(word: Word) -> Word:
+    """A template counts in single quotes too: it is filled in before any shell reads them."""
+    return word._replace(missing=("$TEMPLATE",)) if word.known and "${TEMPLATE}" in word.text else word
 
 
 def _continued(name: str, text: str) -> str:
@@ -94,7 +104,7 @@ def _starts(command: Command, image: str, depth: int) -> Iterator[Start]:
     for name, book in launchers().items():
         at = _behind(words, book["commands"])
         if at is not None:
-            pinned = image or _image_in(words[:at], name)
+            pinned = image or _image_in(words[: max(at - 2, 0)], name)  # without the program itself
             yield Start(name, words[at:], words[at - 1].line, command.env, pinned, words[at - 1].text != "serve")
             return
     inner = [word for word in words if " " in word.text.strip() and any(m in word.text for m in _markers())]
@@ -145,11 +155,21 @@ def _split_image(image: str) -> tuple[str, str]:
 
 def _image_in(words: tuple[Word, ...], engine: str) -> str:
     facts = load_toml(engine, "launch.toml")["commands"]
-    return next((word.text for word in words if _named(word.text, facts)), "")
+    return next((word.text for word in words if _may_be_image(word.text) and _named(word.text, facts)), "")
+
+
+def _may_be_image(text: str) -> bool:
+    """Whether it is no path, no volume and no bare name, which is a program's."""
+    return bool(set(text) & set("/:@")) and text[0] not in "/.~" and ":/" not in text
 
 
 def _any_image(words: tuple[Word, ...]) -> str:
     return next((image for name in launchers() if (image := _image_in(words, name))), "")
+
+
+def is_image_of(image: str, engine: str) -> bool:
+    """Whether an image's name says that the engine is in it, so that its tag may be the engine's release."""
+    return engine in _split_image(image)[0].lower()
 
 
 def version_of(image: str) -> str | None:
@@ -158,14 +178,18 @@ def version_of(image: str) -> str | None:
     return found[1] if found else None
 
 
-def _note_pins(steps: Iterable[Command], pins: dict[str, tuple[str, str]]) -> None:
+def _note_pins(steps: Iterable[Command], pins: dict[str, tuple[str, str]], depth: int = 0) -> None:
     """What ``pip install sglang==0.5.9`` and its like say."""
     packages = {str(load_toml(name, "engine.toml").get("package", name)): name for name in launchers()}
     for command in steps:
-        for word in command.words if any(w.text in ("install", "add", "run") for w in command.words) else ():
-            found = _PIN.fullmatch(word.text)
-            if found and found[1].lower() in packages:
-                pins[packages[found[1].lower()]] = (found[2], word.text)
+        for word in command.words if any(w.text.partition("=")[0] in _INSTALLS for w in command.words) else ():
+            found, pinned = _PACKAGE.fullmatch(word.text), _PIN.fullmatch(word.text)
+            name = packages.get(found[1].lower()) if found is not None else None
+            if name is not None:
+                pins[name] = (pinned[1] if pinned else "", word.text)
+        for word in command.words if depth < _DEEPEST else ():  # scripts that are handed to a shell
+            if " " in word.text.strip() and any(name in word.text for name in packages):
+                _note_pins(commands(word.text, command.env, word.line), pins, depth + 1)
 
 
 def refuse_nothing(file: str, *, documents: bool = False) -> UsageError:

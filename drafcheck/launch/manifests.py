@@ -125,6 +125,8 @@ class _Reader:
                 words += [self._item(item, env) for item in part.value]
         image = pairs.get("image")
         named = str(image.value) if image is not None and isinstance(image.value, str) else ""
+        if self.composed:  # by what Compose itself is started with, not by what the container gets
+            named = interpolated(named.replace("$$", "\\$"), {}, 1).text
         return Container(Command(tuple(words), env), named)
 
     def _item(self, item: yaml.Node, env: Mapping[str, str]) -> Word:

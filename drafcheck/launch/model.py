@@ -35,7 +35,8 @@ class Launch:
 
     ``said`` holds, by the keys of launch.toml (``algorithm``, ``draft``, ``tp`` ...), what is wholly known; ``given``
     also what is not. ``missing`` lists what could not be resolved. ``open_ended``: something unresolved may stand for
-    further options. ``version`` is the release that the file pins, by an image's tag or a pip command. ``number`` and
+    further options. ``version`` is the release that the file pins, by an image's tag or a pip command, which
+    ``version_from`` quotes; without a version it quotes what says that there is one, and not which. ``number`` and
     ``count`` tell which command of the file this is.
     """
 
@@ -75,6 +76,11 @@ class Launch:
         """Whether an option, or the JSON in one, is not what the parser knows: more may be meant than is understood."""
         told = self.wrong or self.odd_keys or self.cut
         return bool(told) or any(option.fault == UNKNOWN for option in self.options)
+
+    @property
+    def partial(self) -> bool:
+        """Whether further options may stand elsewhere: in what is not resolved, or in a file of the engine's own."""
+        return self.open_ended or "config" in self.given
 
     @property
     def speculates(self) -> bool:

@@ -11,7 +11,7 @@ from packaging.version import InvalidVersion, Version
 from drafcheck.contract import Engine, load_toml, resolve_engine
 from drafcheck.errors import UsageError
 from drafcheck.launch.arguments import flags_of, take, understood
-from drafcheck.launch.find import Found, Start, find, launchers, refuse_nothing, version_of
+from drafcheck.launch.find import Found, Start, find, is_image_of, launchers, refuse_nothing, version_of
 from drafcheck.launch.model import Launch, Option
 from drafcheck.launch.words import Word
 
@@ -80,6 +80,8 @@ def _misses(launch: Launch, checkpoint: str) -> bool:
 def _understood(file: str, start: Start, found: Found, engine: str | None) -> Launch:
     book = launchers()[start.engine]
     version, origin = _version(start, found)
+    if version is None and _asks_release(start.engine, engine):
+        origin = ""
     release = release_of(start.engine, version, engine)
     flags = flags_of(start.engine, str(release.known))
     taken = take(start.args, flags, underscores=bool(book.get("parser", {}).get("underscores")))
@@ -126,11 +128,15 @@ def _positional(launch: Launch, args: Sequence[Word]) -> None:
 
 
 def _version(start: Start, found: Found) -> tuple[str | None, str]:
-    tagged = version_of(start.image)
+    """The release that the file pins, and what says so; None with what says that there is one, and not which."""
+    about = is_image_of(start.image, start.engine)
+    tagged = version_of(start.image) if about else None
     if tagged is not None and _is_version(tagged):
         return tagged, start.image
-    version, origin = found.pins.get(start.engine, (None, ""))
-    return (version, origin) if version is not None and _is_version(version) else (None, "")
+    version, origin = found.pins.get(start.engine, ("", ""))
+    if _is_version(version):
+        return version, origin
+    return None, origin or (start.image if about or "$" in start.image else "")
 
 
 def _is_version(text: str) -> bool:
@@ -143,10 +149,15 @@ def _is_version(text: str) -> bool:
 
 def release_of(name: str, version: str | None, asked: str | None) -> Engine:
     """The release that a command is taken apart by: the one asked for, the pinned, the installed or the newest."""
-    wanted, _, given = (asked or "").partition("==")
-    if wanted.strip().lower() == name and given.strip():
+    if _asks_release(name, asked):
         return resolve_engine(asked)
     return resolve_engine(f"{name}=={version}" if version else name)
+
+
+def _asks_release(name: str, asked: str | None) -> bool:
+    """Whether the user names a release of this engine."""
+    wanted, _, given = (asked or "").partition("==")
+    return wanted.strip().lower() == name and bool(given.strip())
 
 
 def words_of(launch: Launch) -> Sequence[tuple[str, str]]:
