@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 from drafts import Draft
 
-from drafcheck import contract, lint
+from drafcheck import UsageError, contract, lint
 from drafcheck.launch.json_marks import marked
 
 SGLANG = "python3 -m sglang.launch_server --model-path T"
@@ -93,6 +94,13 @@ def test_marks(text: str, made: str) -> None:
     assert marked(text) == made
 
 
+def test_marks_of_a_long_text_take_no_time() -> None:
+    start = time.perf_counter()
+    assert marked("a" * 500_000 + " $N") == "a" * 500_000 + ' "$"'
+    assert marked("$(" * 200_000) == '"$"'
+    assert time.perf_counter() - start < 5
+
+
 # -- the release
 def compose(image: str) -> str:
     return f"services:\n  a:\n    image: {image}\n    environment: [TAG=v0.5.9]\n    command: {DRAFTS}\n"
@@ -108,6 +116,7 @@ UNSAID = [
     (f"FROM lmsysorg/sglang:latest\nCMD {DRAFTS}\n", "lmsysorg/sglang:latest"),
     (f"pip install 'sglang[all]>=0.5,<0.6'\n{DRAFTS}", "sglang[all]>=0.5,<0.6"),
     (f"pip install sglang==0.5.*\n{DRAFTS}", "sglang==0.5.*"),
+    (DRAFTS.replace("python3 -m sglang.launch_server", "uvx sglang@latest serve"), "sglang@latest"),
     (f"pip install sglang==$VER\n{DRAFTS}", "sglang==$VER"),
 ]
 
@@ -135,6 +144,7 @@ SAID = [
     (f"bash -c 'pip install sglang==0.5.9 && {DRAFTS}'", "0.5.9"),
     (f"docker run -e SGLANG=1 -v sglang:/x me/x {DRAFTS}", NEWEST),
     (f"pip install sglang\n{DRAFTS}", NEWEST),
+    (DRAFTS.replace("python3 -m sglang.launch_server", "uvx sglang@0.5.9 serve"), "0.5.9"),
     (DRAFTS.replace("python3 -m sglang.launch_server", "/opt/bin/sglang serve"), NEWEST),
     (DRAFTS.replace("python3 -m sglang.launch_server", "sglang serve"), NEWEST),
     (DRAFTS.replace("python3 -m sglang.launch_server", "sudo ./bin/sglang serve"), NEWEST),
@@ -165,3 +175,8 @@ def test_the_parallelism_of_the_target_may_stand_there() -> None:
     line = config("'{" + HEAD + ', "num_speculative_tokens": 3, "draft_tensor_parallel_size": 2}\'').strip()
     assert codes(line) == ["DC705"]
     assert codes(f"{line} --config c.yaml") == ["DC708"]
+
+
+def test_a_user_of_another_machine_is_no_release() -> None:
+    with pytest.raises(UsageError, match="no command that starts an engine"):
+        found("ssh vllm@host serve m")

@@ -19,7 +19,8 @@ _TALK = {"echo", "printf", "grep", "pgrep", "pkill", "ps", "kill", "which", "man
 _YAML = re.compile(r"(?m)^(---|apiVersion:|kind:|services:|version:|name:|spec:|run:|x-[\w-]+:)")
 _VERSION = re.compile(r"v?(\d+\.\d+(?:\.\d+)?(?:\.?(?:post|rc|dev)\d+)?)(?=$|[-_+.])")
 _PACKAGE = re.compile(r"(?:--(?:from|with|spec)=)?([A-Za-z0-9_.-]+)(?:\[[^\]]*\])?\s*(?:==|[<>!~@$]).*")
-_PIN = re.compile(r"(?:--\w+=)?[^<>=!~]*(?:={2,3}|~=)\s*v?([0-9][\w.+!]*)")
+_PIN = re.compile(r"(?:--\w+=)?[^<>=!~]*(?:={2,3}|~=|@)\s*v?([0-9][\w.+!]*)")
+_AT = re.compile(r"@(?:v?\d[\w.+!]*|latest)$")  # the release behind a program's name, as uvx takes it
 _INSTALLS = {"install", "add", "run", "uvx", "--from", "--with"}
 _TEMPLATE = re.compile(r"\{\{[^{}\n]*\}\}")  # of Jinja, Helm and the like: filled in by somebody else
 _DEEPEST = 5
@@ -123,7 +124,7 @@ def _behind(words: tuple[Word, ...], facts: Table) -> int | None:
             return at + 1
         if any(word.text.endswith(script) for script in facts["scripts"]):
             return at + 1
-        if any(word.text == p[1] and last.rpartition("/")[2] == p[0] for p in facts["programs"]):
+        if any(word.text == p[1] and _AT.sub("", last.rpartition("/")[2]) == p[0] for p in facts["programs"]):
             return at + 1
     return None
 

@@ -6,7 +6,7 @@ import re
 
 from drafcheck.launch.pieces import NAME, closing_bracket
 
-_HOLE = re.compile(r"[\w.+-]*\0[\w.+\0-]*")
+_HOLE = re.compile(r"(?<![\w.+-])[\w.+-]*\0[\w.+\0-]*")
 
 
 def marked(text: str) -> str:
