@@ -83,3 +83,16 @@ def test_targets_of_hardly_any_layers(tmp_path: Path, layers: int) -> None:
     draft.write(tmp_path)
     codes = [f.rule for f in drafcheck.lint(tmp_path, engine="sglang==0.5.15").findings]
     assert "DC403" in codes and "DC999" not in codes
+
+
+def test_a_place_is_named_once(tmp_path: Path) -> None:
+    """Two options of one line that do not go together have one place."""
+    (tmp_path / "serve.sh").write_text(
+        "python3 -m sglang.launch_server --model-path t --speculative-algorithm EAGLE3 "
+        "--speculative-draft-model-path d "
+        "--speculative-num-steps 3 --speculative-eagle-topk 1 --speculative-num-draft-tokens 8\n"
+    )
+    Draft().write(tmp_path / "d")
+    report = drafcheck.lint(tmp_path / "d", engine="sglang==0.5.15", launch=tmp_path / "serve.sh", select=["DC705"])
+    (found,) = report.findings
+    assert len(found.locations) == len(set(found.locations)) == 1
