@@ -297,3 +297,12 @@ def test_flags_of_the_wrong_type_are_refused_by_typed_configs_only(tmp_path: Pat
     assert codes(path, "0.5.9", "DC5") == []
     assert codes(path, "0.5.10", "DC5") == []  # transformers 5.3.0 takes any type yet
     assert codes(path, "0.5.11", "DC5") == ["DC509"]
+
+
+@pytest.mark.parametrize("key", ["rope_theta", "max_position_embeddings"])
+def test_null_where_the_rotary_embedding_is_built_from(tmp_path: Path, key: str) -> None:
+    for release in ("0.4.5", "0.5.9", "0.5.23"):
+        (found,) = findings(write(tmp_path / "null", head(), **{key: None}), release, "DC509")
+        assert f"`{key}` is null" in found.message
+        assert findings(write(tmp_path / "set", head(), **{key: 4096}), release, "DC509") == []
+        assert findings(write(tmp_path / "absent", head(), **{key: ...}), release, "DC509") == []
