@@ -49,6 +49,12 @@ class Idle(NamedTuple):
 
 def unswitched(s: Subject) -> list[Unswitched]:
     """The norm tensors that a switch in config.json would have brought to a parameter, one entry a switch."""
+    if s.unswitched is None:
+        s.unswitched = _unswitched(s)
+    return s.unswitched
+
+
+def _unswitched(s: Subject) -> list[Unswitched]:
     if s.config is None or s.written is None or s.contract is None or s.load is None:
         return []
     plan, contract = s.load, s.contract

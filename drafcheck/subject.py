@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from drafcheck.contract import Contract, Engine
     from drafcheck.heads import Head
     from drafcheck.launch.model import Launch
+    from drafcheck.normflags import Unswitched
     from drafcheck.place import Place
     from drafcheck.plan.files import Selection
     from drafcheck.plan.wanted import Wanted
@@ -68,6 +69,7 @@ class Subject:
     heads: tuple[Head | None] | None = None  # the kind of head, told once
     told: Told | None = None  # who wrote the checkpoint, told once
     lost: list[tuple[Tensor, Wanted | None]] | None = None  # worked out once, by the first rule that asks
+    unswitched: list[Unswitched] | None = None  # so are these
     crashed: dict[str, str] = field(default_factory=dict)
     unused: list[Ignore] = field(default_factory=list)  # known once all checkpoints of the call were checked
     expired: list[Ignore] = field(default_factory=list)
