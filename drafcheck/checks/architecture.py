@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from drafcheck.checks.launch import unfit
-from drafcheck.contract import load_toml
+from drafcheck.contract import in_force, load_toml
 from drafcheck.draftmode import class_name, flag_text, one_of, refusal_text
 from drafcheck.fc import fc_of
 from drafcheck.finding import Confidence, Location, Severity
@@ -215,7 +215,8 @@ def config_dialect(s: Subject) -> Iterator[Hit]:
 
 def _not_converted(s: Subject, config: DraftConfig, refused: Refusal) -> Hit:
     form, key = book(s.engine)["nested"]["format"], refused.key or ""
-    kind = config.text("speculators_model_type")
+    converted = in_force(book(s.engine)["converted"], s.engine)
+    kind = config.text(str(converted["kind"])) if converted is not None else None
     what = f" of kind {kind}" if kind is not None else ""
     return Hit(
         f"{form} config{what}: {s.engine} cannot read it: {refused.error}",
