@@ -233,19 +233,19 @@ def main(oracle_folder: str, releases: list[str]) -> None:
     unpacked = {path.name.removeprefix("sglang-"): path for path in (Path(oracle.HOME) / "sglang").glob("sglang-*")}
     for release in releases or sorted(unpacked, key=numbers):
         verdicts = ask(oracle, folder, str(unpacked[release]))
-        keep(release, verdicts)
+        keep(OUT, release, verdicts)
         print(release, len(verdicts), flush=True)
 
 
-def keep(release: str, verdicts: dict[str, Json]) -> None:
+def keep(out: Path, release: str, verdicts: dict[str, Json]) -> None:
     """Write the rows of one release in place of those that there are."""
-    before = [json.loads(line) for line in OUT.read_text().splitlines()] if OUT.is_file() else []
+    before = [json.loads(line) for line in out.read_text().splitlines()] if out.is_file() else []
     rows = [row for row in before if row["version"] != release]
     for name, verdict in verdicts.items():
         edit = {key: value for key, value in cases()[name].items() if key not in BASE or BASE[key] != value}
         rows.append({"version": release, "case": name, "config": edit, **verdict})
     rows.sort(key=lambda row: numbers(row["version"]))
-    OUT.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    out.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
 
 
 if __name__ == "__main__":

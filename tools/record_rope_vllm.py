@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from record_rope import BASE, TOP, Json, cases, numbers
+from record_rope import BASE, TOP, Json, cases, keep, numbers
 
 OUT = Path(__file__).parent.parent / "fixtures" / "verdicts" / "vllm" / "rope.jsonl"
 TARGET: Json = {**BASE, "architectures": ["LlamaForCausalLM"], "num_hidden_layers": 8, **TOP}
@@ -155,19 +155,8 @@ def main(oracle_folder: str, releases: list[str]) -> None:
     oracle = importlib.import_module("oracle")
     for release in releases or sorted((path.name for path in Path(oracle.SRC).iterdir()), key=numbers):
         verdicts = ask(oracle, folder, release)
-        keep(release, verdicts)
+        keep(OUT, release, verdicts)
         print(release, len(verdicts), flush=True)
-
-
-def keep(release: str, verdicts: dict[str, Json]) -> None:
-    """Write the rows of one release in place of those that there are."""
-    before = [json.loads(line) for line in OUT.read_text().splitlines()] if OUT.is_file() else []
-    rows = [row for row in before if row["version"] != release]
-    for name, verdict in verdicts.items():
-        edit = {key: value for key, value in cases()[name].items() if key not in BASE or BASE[key] != value}
-        rows.append({"version": release, "case": name, "config": edit, **verdict})
-    rows.sort(key=lambda row: numbers(row["version"]))
-    OUT.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
 
 
 if __name__ == "__main__":
