@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from drafts import Draft
+from drafts import Draft, draft_config
 from weights import Weights, mask, offsets, spread, zeros
 
 HIDDEN, HEADS, KV_HEADS, HEAD_DIM, INTERMEDIATE = 64, 2, 1, 32, 96
@@ -31,27 +31,17 @@ def layer(prefix: str, inputs: int) -> Weights:
 
 
 def _config(**keys: Any) -> dict[str, Any]:
-    return {
-        "architectures": ["LlamaForCausalLMEagle3"],
-        "model_type": "llama",
+    """The config of the fixtures' draft in the sizes of this module."""
+    sizes = {
         "hidden_size": HIDDEN,
         "intermediate_size": INTERMEDIATE,
-        "num_hidden_layers": 1,
         "num_attention_heads": HEADS,
         "num_key_value_heads": KV_HEADS,
         "head_dim": HEAD_DIM,
-        "hidden_act": "silu",
-        "attention_bias": False,
-        "mlp_bias": False,
-        "rms_norm_eps": 1e-05,
-        "rope_theta": 10000.0,
-        "max_position_embeddings": 512,
         "vocab_size": VOCAB,
         "draft_vocab_size": DRAFT_VOCAB,
-        "tie_word_embeddings": False,
-        "torch_dtype": "bfloat16",
-        **keys,
     }
+    return {**draft_config(), **sizes, **keys}
 
 
 def target_config() -> dict[str, Any]:
