@@ -15,11 +15,9 @@ from typing import Any, NamedTuple
 import pytest
 from drafts import Draft
 from packaging.version import Version
+from test_wiring import engine_and_contract, target
 
 from drafcheck import lint
-from drafcheck.checkpoint import open_target
-from drafcheck.config import TargetConfig
-from drafcheck.contract import Contract, Engine, contract_for, resolve_engine
 from drafcheck.finding import Severity
 from drafcheck.plan.model import WiringPlan
 from drafcheck.plan.wiring import plan_wiring
@@ -56,19 +54,6 @@ def cells() -> tuple[Cell, ...]:
         for row in rows
         for version in row["versions"]
     )
-
-
-@cache
-def target(name: str) -> TargetConfig:
-    return open_target(RECORDED / "aux_targets" / f"{name}.json")
-
-
-@cache
-def engine_and_contract(version: str) -> tuple[Engine, Contract]:
-    engine = resolve_engine(f"sglang=={version}")
-    contract = contract_for(engine, "LlamaForCausalLMEagle3")
-    assert contract is not None
-    return engine, contract
 
 
 @pytest.fixture(scope="module")
