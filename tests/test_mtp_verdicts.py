@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 import re
-import tarfile
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import pytest
+from recorded import unpack
 
 from drafcheck.plan.model import LoadPlan, Refusal, Write
 from drafcheck.runner import Options, inspect_one
@@ -26,10 +26,7 @@ STAGES = {"load_weights": "load", "construct": "construct", "class": "class", "c
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("corpus")
-    with tarfile.open(FOLDER / "mtp.tar.xz") as packed:
-        packed.extractall(folder, filter="data") if hasattr(tarfile, "data_filter") else packed.extractall(folder)
-    return folder / "mtp"
+    return unpack(FOLDER / "mtp.tar.xz", tmp_path_factory.mktemp("corpus"))
 
 
 def subject_of(corpus: Path, row: dict[str, Any], release: str) -> Subject:

@@ -7,13 +7,13 @@ that stands in LEFT_OUT.
 from __future__ import annotations
 
 import json
-import tarfile
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 from agree import disagreements
+from recorded import unpack
 
 from drafcheck.runner import Options, inspect_one
 from drafcheck.subject import Subject
@@ -37,10 +37,7 @@ LEFT_OUT = {
 def unpacked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folders = {}
     for corpus, archive in CORPORA.items():
-        folder = tmp_path_factory.mktemp(corpus)
-        with tarfile.open(archive) as packed:
-            packed.extractall(folder, filter="data") if hasattr(tarfile, "data_filter") else packed.extractall(folder)
-        folders[corpus] = next(p.parent.parent for p in sorted(folder.rglob("config.json")))
+        folders[corpus] = unpack(archive, tmp_path_factory.mktemp(corpus))
     return folders
 
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 import shutil
-import tarfile
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 from agree_vllm import disagreements
-from recorded import rows
+from recorded import rows, unpack
 
 from drafcheck.runner import Options, inspect_one
 from drafcheck.subject import Subject
@@ -60,10 +59,7 @@ ROWS = [row for corpus in CORPORA for row in rows(FIXTURES / "verdicts" / "vllm"
 def unpacked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folders = {}
     for corpus, archive in CORPORA.items():
-        folder = tmp_path_factory.mktemp(corpus)
-        with tarfile.open(archive) as packed:
-            packed.extractall(folder, filter="data") if hasattr(tarfile, "data_filter") else packed.extractall(folder)
-        folders[corpus] = next(p.parent.parent for p in sorted(folder.rglob("config.json")))
+        folders[corpus] = unpack(archive, tmp_path_factory.mktemp(corpus))
     for corpus in RENAMED:
         folders[f"{corpus} renamed"] = renamed(folders[corpus], tmp_path_factory.mktemp("renamed") / "checkpoints")
     return folders

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import tarfile
 import tempfile
 from functools import cache
 from pathlib import Path
+
+from recorded import unpack
 
 from drafcheck.report.model import Matrix, Outcome, Verdict
 from drafcheck.runner import lint_many
@@ -25,8 +26,8 @@ WORDS = {
 @cache
 def rows() -> tuple[Matrix, ...]:
     """What the newest release of every engine makes of each checkpoint that the producers wrote; run once."""
-    with tempfile.TemporaryDirectory() as room, tarfile.open(ARCHIVE) as packed:
-        packed.extractall(room, filter="data") if hasattr(tarfile, "data_filter") else packed.extractall(room)
+    with tempfile.TemporaryDirectory() as room:
+        unpack(ARCHIVE, Path(room))
         folders = sorted(path.parent for path in Path(room).rglob("config.json"))
         return lint_many(folders, Options(engine="all")).matrix
 

@@ -12,11 +12,11 @@ import argparse
 import json
 import re
 import sys
-import tarfile
 import tempfile
 from pathlib import Path
 
 from loaders import Oracle, Row
+from recorded import unpack
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 ARCHIVES = {"synthetic": "verdicts/{engine}/checkpoints.tar.xz", "producers": "producers/producers.tar.xz"}
@@ -24,13 +24,6 @@ ARCHIVES = {"synthetic": "verdicts/{engine}/checkpoints.tar.xz", "producers": "p
 
 LEFT = ("notes", "log", "logits", "files")
 """Columns that differ from run to run: chance values and paths of the machine."""
-
-
-def unpack(engine: str, corpus: str, folder: Path) -> Path:
-    """Unpack a corpus; the folder that holds its checkpoints."""
-    with tarfile.open(FIXTURES / ARCHIVES[corpus].format(engine=engine)) as packed:
-        packed.extractall(folder, filter="data") if hasattr(tarfile, "data_filter") else packed.extractall(folder)
-    return next(path.parent.parent for path in sorted(folder.rglob("config.json")))
 
 
 def by_target(folder: Path) -> dict[bytes, list[Path]]:
@@ -110,7 +103,7 @@ def main() -> int:
         path = FIXTURES / "verdicts" / given.engine / f"{corpus}.jsonl"
         before = [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
         with tempfile.TemporaryDirectory() as place:
-            folder = unpack(given.engine, corpus, Path(place))
+            folder = unpack(FIXTURES / ARCHIVES[corpus].format(engine=given.engine), Path(place))
             releases = given.releases.split(",") if given.releases else oracle.releases(given.engine)
             asked = [row for release in releases for row in ask(oracle, given.engine, release, corpus, folder)]
         after = merged(before, asked)

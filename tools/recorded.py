@@ -1,9 +1,10 @@
-"""Read what was recorded of real loaders: a row a line, packed with xz where the file would be large."""
+"""Read what was recorded of real loaders (a row a line, packed with xz where the file would be large), and of what."""
 
 from __future__ import annotations
 
 import json
 import lzma
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -28,3 +29,10 @@ def rows(file: Path) -> list[Row]:
     else:
         text = file.read_text(encoding="utf-8")
     return [json.loads(line) for line in text.splitlines()]
+
+
+def unpack(archive: Path, folder: Path) -> Path:
+    """Unpack an archive of checkpoints into ``folder``; the folder that holds them."""
+    with tarfile.open(archive) as packed:
+        packed.extractall(folder, filter="data") if hasattr(tarfile, "data_filter") else packed.extractall(folder)
+    return next(path.parent.parent for path in sorted(folder.rglob("config.json")))
