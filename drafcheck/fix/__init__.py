@@ -1,0 +1,1 @@
+"""Repairs without loss: findings become edits, edits a mended checkpoint, and that new files."""
