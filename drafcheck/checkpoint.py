@@ -40,7 +40,7 @@ class WeightFile:
     def __init__(self, source: Source) -> None:
         """The file that ``source`` reads, under its name."""
         self.name = source.name
-        self._source = source
+        self.source = source
 
     @property
     def is_safetensors(self) -> bool:
@@ -55,22 +55,22 @@ class WeightFile:
         try:
             from drafcheck.torch_pickle import is_legacy  # most checkpoints have no pickles
 
-            return "legacy-pickle" if is_legacy(self._source) else "pickle"
+            return "legacy-pickle" if is_legacy(self.source) else "pickle"
         except SourceError:
             return "pickle"
 
     @cached_property
     def header(self) -> Header:
         """The tensors of the file and what is wrong with it."""
-        header = read_header(self._source) if self.is_safetensors else self._read_pickle()
-        self._source.expect((t.start, t.stop) for t in header.tensors if is_mapping(t))
-        self._source.close()  # a checkpoint may have more shards than a process may have open files
+        header = read_header(self.source) if self.is_safetensors else self._read_pickle()
+        self.source.expect((t.start, t.stop) for t in header.tensors if is_mapping(t))
+        self.source.close()  # a checkpoint may have more shards than a process may have open files
         return header
 
     def _read_pickle(self) -> Header:
         from drafcheck.torch_pickle import read_pickle
 
-        return read_pickle(self._source)
+        return read_pickle(self.source)
 
     @property
     def is_pointer(self) -> bool:
@@ -86,18 +86,18 @@ class WeightFile:
     def size(self) -> int:
         """The length in bytes; 0 when it cannot be had."""
         try:
-            return self._source.size()
+            return self.source.size()
         except SourceError:
             return 0
         finally:
-            self._source.close()
+            self.source.close()
 
     def read(self, start: int, stop: int) -> bytes:
         """The bytes from ``start`` to ``stop``. Raises SourceError when they are not all there."""
         try:
-            data = self._source.read(start, stop)
+            data = self.source.read(start, stop)
         finally:
-            self._source.close()
+            self.source.close()
         if len(data) < stop - start:
             raise SourceError(f"{self.name} ends before byte {stop}")
         return data

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from drafcheck.finding import Location
 from drafcheck.lfs import POINTER_LIMIT, lfs_pointer
@@ -192,8 +192,31 @@ def _member(tokens: Iterator[Token], name: str) -> tuple[int, int] | None:
         value = next(tokens)
         if _unquoted(word) == name:
             found = (place, value[1])
-        _pass_over(value[0], tokens)
+        _pass_over(*value, tokens)
     return found
+
+
+class Member(NamedTuple):
+    """A member of an object: its key, where that stands, and the text of its value from ``start`` to ``stop``."""
+
+    key: str
+    place: int
+    start: int
+    stop: int
+
+
+def members(text: str, start: int) -> Iterator[Member]:
+    """The members of the object whose brace stands at ``start`` in a text that is known to be JSON, in order."""
+    tokens = _tokens(text, start)
+    next(tokens)  # the brace
+    for word, place in tokens:
+        if word == "}":
+            return
+        if word == ",":
+            continue
+        next(tokens)  # the colon
+        value, begin = next(tokens)
+        yield Member(_unquoted(word), place, begin, begin + _pass_over(value, begin, tokens))
 
 
 def _unquoted(word: str) -> str:
@@ -209,16 +232,17 @@ def _element(tokens: Iterator[Token], index: int) -> tuple[int, int] | None:
             continue
         if index == 0:
             return place, place
-        _pass_over(word, tokens)
+        _pass_over(word, place, tokens)
     return None
 
 
-def _pass_over(word: str, tokens: Iterator[Token]) -> None:
-    """Consume the rest of the value that starts with ``word``."""
-    depth = int(word in _OPENING)
+def _pass_over(word: str, start: int, tokens: Iterator[Token]) -> int:
+    """Consume the rest of the value that starts with ``word`` at ``start``; how many characters it has in all."""
+    place, depth = start, int(word in _OPENING)
     while depth:
-        word, _ = next(tokens)
+        word, place = next(tokens)
         depth += (word in _OPENING) - (word in _CLOSING)
+    return place + len(word) - start
 
 
 def _duplicate(text: str) -> tuple[str, int]:

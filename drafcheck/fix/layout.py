@@ -1,0 +1,89 @@
+"""Weight files as they are to be: a safetensors header over the pieces of tensors, and the index that lists them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from drafcheck.errors import UsageError
+from drafcheck.fix.edits import Content
+from drafcheck.fix.pieces import Piece, Spliced, size_of
+from drafcheck.header_json import DTYPE_BITS, METADATA
+
+_ALIGNMENT = 8  # the library pads its headers to this many bytes, so that tensors can be mapped as they lie
+_SHARD = re.compile(r"(?:pytorch_)?model(-\d+-of-\d+)?\.(?:bin|pt)")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A tensor to write, under the name that it will have."""
+
+    name: str
+    content: Content
+
+
+def safetensors(file: str, entries: Sequence[Entry], metadata: Mapping[str, str]) -> Spliced:
+    """A safetensors file of these tensors, in their order as far as each lies at a place that its dtype can be read at.
+
+    Raises UsageError for two tensors of one name and for names that are no text.
+    """
+    entries = _aligned(entries)
+    header: dict[str, Any] = {METADATA: dict(metadata)} if metadata else {}
+    at = 0
+    for name, content in ((e.name, e.content) for e in entries):
+        if name in header:
+            raise UsageError(f"two tensors of {file} would be called {name:.200}: nothing was changed")
+        size = size_of(content.pieces)
+        shape = list(content.shape)
+        header[name] = {"dtype": content.dtype, "shape": shape, "data_offsets": [at, at + size]}
+        at += size
+    return Spliced(file, [_packed(file, header), *(piece for e in entries for piece in e.content.pieces)])
+
+
+def _aligned(entries: Sequence[Entry]) -> Sequence[Entry]:
+    """The same order unless a tensor would then begin between two of its values: then wide dtypes come first."""
+    at = 0
+    for entry in entries:
+        if at % _width(entry):
+            return sorted(entries, key=_width, reverse=True)
+        at += size_of(entry.content.pieces)
+    return entries
+
+
+def _width(entry: Entry) -> int:
+    return max(DTYPE_BITS[entry.content.dtype] // 8, 1)
+
+
+def _packed(file: str, header: Mapping[str, Any]) -> bytes:
+    try:
+        raw = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+    except UnicodeEncodeError:
+        raise UsageError(f"{file} has a tensor whose name is no text: it can not be written again") from None
+    raw += b" " * (-len(raw) % _ALIGNMENT)
+    return len(raw).to_bytes(8, "little") + raw
+
+
+def name_in_safetensors(file: str) -> str:
+    """What a pickle is called once it is written as safetensors: ``pytorch_model.bin`` becomes model.safetensors."""
+    if file.endswith(".safetensors"):
+        return file
+    shard = _SHARD.fullmatch(file)
+    return f"model{shard[1] or ''}.safetensors" if shard else f"{file.rpartition('.')[0]}.safetensors"
+
+
+def index_text(files: Mapping[str, Iterable[tuple[str, int]]], metadata: Any) -> str:
+    """An index of ``files``: each with the names and sizes in bytes of its tensors. ``metadata`` is that of the old."""
+    entries = [(name, file, size) for file, tensors in files.items() for name, size in tensors]
+    kept = dict(metadata) if isinstance(metadata, dict) else {}
+    kept["total_size"] = sum(size for _, _, size in entries)
+    table = {name: file for name, file, _ in sorted(entries)}
+    return json.dumps({"metadata": kept, "weight_map": table}, indent=2) + "\n"
+
+
+def bytes_of(pieces: Sequence[Piece]) -> bytes:
+    """All bytes of small contents. Raises SourceError."""
+    spliced = Spliced("", pieces)
+    return spliced.read(0, spliced.size())
