@@ -23,6 +23,12 @@ INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 BESIDE = "target_config.json"
 """The target's config may lie under this name beside the draft."""
 
+UNFINISHED = ".drafcheck-fix.complete"
+"""The folder in a checkpoint that holds what a repair in place has not put in its place yet."""
+
+FINISH = "drafcheck fix --in-place"
+"""The command that completes it."""
+
 INDEX_LIMIT = 256 << 20
 """Longer index files are not read. In bytes; those of the largest models have about 20 MB."""
 
@@ -188,6 +194,8 @@ def open_checkpoint(path: str | Path) -> Checkpoint:
     place, name = locate(path)
     if name is None:
         return open_folder(given, place)
+    if not place.remote and place.holds(UNFINISHED):
+        raise _unfinished(given, place)
     if name.endswith(".json"):
         return _open_config(given, place, name)
     if name.endswith(WEIGHT_SUFFIXES):
@@ -228,6 +236,8 @@ def open_folder(given: str, place: Place) -> Checkpoint:
     names = place.names()
     if names is None:
         raise UsageError(f"{given}: the folder may not be read")
+    if UNFINISHED in names:
+        raise _unfinished(given, place)
     files = [n for n in names if n.endswith(WEIGHT_SUFFIXES) and not n.startswith(".")]
     if not files and not {CONFIG, *INDEXES} & set(names):
         raise NothingToCheck(f"{given} holds no config.json, no weight file and no index")
@@ -240,6 +250,11 @@ def open_folder(given: str, place: Place) -> Checkpoint:
     checkpoint.index = _add_index(checkpoint, INDEXES[0])
     checkpoint.pickle_index = _add_index(checkpoint, INDEXES[1])
     return checkpoint
+
+
+def _unfinished(given: str, place: Place) -> UsageError:
+    folder = given if place.remote else place.address("").rstrip("/")
+    return UsageError(f"{given}: a repair in place was cut off half-way here: `{FINISH} {folder}` completes it")
 
 
 def _open_config(given: str, place: Place, name: str) -> Checkpoint:
