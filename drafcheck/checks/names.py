@@ -13,7 +13,7 @@ from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.normflags import Unswitched, flag_help, refused_for_flag, unswitched
 from drafcheck.plan.compare import first_release_that_takes
 from drafcheck.plan.model import LoadPlan
-from drafcheck.plan.wanted import Wanted, wanted_names, writer_of
+from drafcheck.plan.wanted import Wanted, by_ending, wanted_names, writer_of
 from drafcheck.registry import Hit, rule
 from drafcheck.tensor import Tensor
 from drafcheck.words import count, listed, share
@@ -49,8 +49,9 @@ def _lost(plan: LoadPlan, contract: Contract, switched: set[str]) -> Lost:
     if not any("layer" in name for name in plan.parameters):  # none is built: DC203 speaks for all of them
         nameless = [t for t in nameless if "layer" not in t.name]
         return [(t, w) for t, w in zip(nameless, wanted_names(contract, plan, names(nameless)), strict=True)]
-    found = zip(nameless, wanted, strict=True)
-    return [(t, w) for t, w in found if w is not None or layer_of(t.name) not in surplus]
+    found = [(t, w) for t, w in zip(nameless, wanted, strict=True) if w is not None or layer_of(t.name) not in surplus]
+    alone = by_ending(contract, plan, [t for t, w in found if w is None])
+    return [(t, w or alone.get(t)) for t, w in found]
 
 
 def _is_weight_or_map(tensor: Tensor, contract: Contract) -> bool:
@@ -142,10 +143,17 @@ def dropped_weight(s: Subject) -> Iterator[Hit]:
             places(tensors),
             help=_rename_help(s, tensors[0].name, wanted),
             severity=_severity_of_drop(tensors, wanted, plan),
-            confidence=Confidence.CERTAIN if wanted else Confidence.LIKELY,
-            fixable=wanted is not None,
+            confidence=Confidence.CERTAIN if wanted and not wanted.alone else Confidence.LIKELY,
+            fixable=renamed(s, tensors),
             about=names(tensors),
         )
+
+
+def renamed(s: Subject, tensors: list[Tensor]) -> bool:
+    """Whether a repair gives some of the tensors the names that are wanted."""
+    from drafcheck.fix.repairs.names import renames  # where nothing is lost nothing is to be mended
+
+    return bool(renames(s, tensors))
 
 
 def _verdict(tensors: list[Tensor], plan: LoadPlan, contract: Contract) -> str:
@@ -162,9 +170,9 @@ def _instead(s: Subject, wanted: Wanted | None) -> str:
 
 def _by_rename(found: Lost) -> list[Lost]:
     """Tensors that the same rename mends together; those that nothing mends together as well."""
-    groups: dict[str, Lost] = defaultdict(list)
+    groups: dict[str | None, Lost] = defaultdict(list)
     for tensor, wanted in found:
-        groups[wanted.dialect if wanted else ""].append((tensor, wanted))
+        groups[wanted.dialect if wanted else None].append((tensor, wanted))
     return list(groups.values())
 
 
@@ -222,16 +230,23 @@ def refused_weight(s: Subject) -> Iterator[Hit]:
     if not refused or refused[0].tensor is None:
         return
     first = refused[0].tensor
-    wanted = wanted_names(contract, plan, [first.name])[0]
+    wanted = dict(lost(s)).get(first) or wanted_names(contract, plan, [first.name])[0]
     if wanted is None or not (wanted.wrapper or wanted.foreign):
         instead = f"; it reads `{wanted.name}`" if wanted else ""
         yield Hit(
             f"{s.engine} stops at `{first.name}`: {refused[0].error}{instead}",
             places([r.tensor for r in refused if r.tensor is not None]),
             help=_no_table(s, first.name) or _later_norm(groups, first) or _rename_help(s, first.name, wanted),
-            fixable=wanted is not None,
+            fixable=_passable(s, [r.tensor for r in refused if r.tensor is not None]),
             about=names(r.tensor for r in refused if r.tensor is not None),
         )
+
+
+def _passable(s: Subject, tensors: list[Tensor]) -> bool:
+    """Whether a repair makes the loader pass all of the tensors."""
+    from drafcheck.fix.repairs.names import refused
+
+    return bool(refused(s, tensors))
 
 
 def _later_norm(groups: list[Unswitched], tensor: Tensor) -> str | None:

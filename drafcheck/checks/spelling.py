@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from drafcheck.checks.names import Lost, lost, names, places, plans, quietly, weight_of
+from drafcheck.checks.names import Lost, lost, names, places, plans, quietly, renamed, weight_of
 from drafcheck.finding import Confidence, Severity
 from drafcheck.plan.wanted import writer_of
 from drafcheck.registry import Hit, rule
@@ -46,7 +46,7 @@ def wrapper_prefix(s: Subject) -> Iterator[Hit]:
             f"which {s.engine} does not know: {outcome}",
             places(tensors),
             help=f"take `{prefix}` off the names: `{first.name if first else ''}`",
-            fixable=True,
+            fixable=renamed(s, tensors),
             about=names(tensors),
         )
 
@@ -79,5 +79,6 @@ def foreign_naming(s: Subject) -> Iterator[Hit]:
             places(tensors),
             help=f"rename them: `{tensors[0].name}` is `{wanted.name if wanted else ''}` here",
             confidence=Confidence.LIKELY,
+            fixable=renamed(s, tensors),
             about=names(tensors),
         )

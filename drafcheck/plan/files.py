@@ -204,11 +204,12 @@ def _twice(checkpoint: Checkpoint, files: tuple[WeightFile, ...]) -> Iterator[Tw
         for tensor in file.header.tensors:
             first = seen.get(tensor.name)
             if first is not None:
-                yield Twice(first, tensor, _alike(checkpoint, first, tensor))
+                yield Twice(first, tensor, alike(checkpoint, first, tensor))
             seen[tensor.name] = tensor
 
 
-def _alike(checkpoint: Checkpoint, a: Tensor, b: Tensor) -> bool | None:
+def alike(checkpoint: Checkpoint, a: Tensor, b: Tensor) -> bool | None:
+    """Whether dtype, shape and bytes of two tensors are the same; None when the bytes can not be had."""
     if (a.dtype, a.shape) != (b.dtype, b.shape):
         return False
     files = checkpoint.file(a.file), checkpoint.file(b.file)

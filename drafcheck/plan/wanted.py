@@ -8,6 +8,7 @@ from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
 from drafcheck.contract import load_toml
+from drafcheck.plan.fit import shape_of
 from drafcheck.plan.names import route
 
 if TYPE_CHECKING:
@@ -15,16 +16,57 @@ if TYPE_CHECKING:
 
     from drafcheck.contract import Contract
     from drafcheck.plan.model import LoadPlan
+    from drafcheck.tensor import Tensor
+
+
+MANY = 64
+"""Of so many tensors none is looked for by the end of its name: a single one was renamed by hand, not all."""
 
 
 class Wanted(NamedTuple):
-    """The name that would do, the parameter it reaches, and what stands between: a wrapper, a dialect, or both."""
+    """The name that would do, the parameter it reaches, and what stands between: a wrapper, a dialect, or both.
+
+    ``alone``: neither; it is the one tensor with that ending and shape, and nothing else fills the parameter.
+    """
 
     name: str
     parameter: str
     wrapper: str = ""
     dialect: str = ""
     foreign: bool = False
+    alone: bool = False
+
+
+def by_ending(contract: Contract, plan: LoadPlan, tensors: Sequence[Tensor]) -> dict[Tensor, Wanted]:
+    """Where tensors belong that no dialect knows, told by the last two words of their names and their shapes.
+
+    Only where one place is left that nothing fills, among the modules that other tensors of the file are of.
+    """
+    if not 0 < len(tensors) <= MANY or contract.names.get("loader") == "mtp":
+        return {}
+    routes = {t.name: route(contract, t.name, plan.parameters) for t in plan.seen}
+    filled = {(found.parameter, found.shard) for found in routes.values() if found.end == "parameter"}
+    modules = {_module(name) for name, found in routes.items() if found.end == "parameter"} | {""}
+    claims: dict[tuple[str, str | None], list[tuple[Tensor, str]]] = {}
+    for tensor in tensors:
+        ending = tensor.name[len(_module(tensor.name)) :]
+        spelt = {name: route(contract, name, plan.parameters) for name in sorted(m + ending for m in modules)}
+        free = {(r.parameter, r.shard): name for name, r in spelt.items() if r.end == "parameter"}
+        fitting = [place for place in free if place not in filled and _fits(plan, place, tensor)]
+        if len(fitting) == 1 and (fitting[0][0], None) not in filled:
+            claims.setdefault(fitting[0], []).append((tensor, free[fitting[0]]))
+    alone = ((place, *claim[0]) for place, claim in claims.items() if len(claim) == 1)
+    return {tensor: Wanted(name, place[0], alone=True) for place, tensor, name in alone}
+
+
+def _module(name: str) -> str:
+    """A name without its last two words: ``midlayer.self_attn.`` of ``midlayer.self_attn.o_proj.weight``."""
+    return name[: name.rpartition(".")[0].rfind(".") + 1]
+
+
+def _fits(plan: LoadPlan, place: tuple[str, str | None], tensor: Tensor) -> bool:
+    parameter, shard = plan.parameters[place[0]], place[1]
+    return tensor.shape == shape_of(parameter, shard)
 
 
 def wanted_names(contract: Contract, plan: LoadPlan, names: Sequence[str]) -> list[Wanted | None]:

@@ -1,0 +1,149 @@
+"""DC101, DC104, DC105, DC108: tensors get the names that this release takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from drafcheck.checks.names import lost, plans
+from drafcheck.fix.edits import Drop, Edit, Rename
+from drafcheck.fix.registry import Wishes, repair, tensors_of
+from drafcheck.plan.files import alike
+from drafcheck.plan.names import Route, route
+from drafcheck.plan.wanted import Wanted, wanted_names
+
+if TYPE_CHECKING:
+    from drafcheck.finding import Finding
+    from drafcheck.subject import Subject
+    from drafcheck.tensor import Tensor
+
+LANDS = ("parameter", "mapping")
+ALONG = ("design", "mapping")
+"""What becomes of tensors that lose a wrapper along with the others although this release minds it not."""
+
+
+@repair("DC101", "DC105", "DC108")
+def take_names(s: Subject, findings: Sequence[Finding], _: Wishes) -> Iterator[Edit]:
+    """The spelling that this loader takes; of two tensors for one place neither is lost unless they are the same."""
+    for finding in findings:
+        yield from renames(s, tensors_of(s, finding))
+
+
+@repair("DC104")
+def take_refused(s: Subject, findings: Sequence[Finding], _: Wishes) -> Iterator[Edit]:
+    """The same for names at which the loader stops, and nothing for those that lead nowhere and change nothing."""
+    for finding in findings:
+        yield from refused(s, tensors_of(s, finding))
+
+
+def refused(s: Subject, tensors: Sequence[Tensor]) -> list[Edit]:
+    """New names, and tensors left out that no loader has to have; nothing unless the loader then passes all of them."""
+    edits = renames(s, tensors)
+    done = {edit.tensor.name for edit in edits}
+    spare = [(t, _needless(s, t)) for t in tensors if t.name not in done]
+    return [] if any(why is None for _, why in spare) else [*edits, *(Drop(t, str(why)) for t, why in spare)]
+
+
+def _needless(s: Subject, tensor: Tensor) -> str | None:
+    """Why a tensor for which there is no parameter can be left out without loss; None when it can not."""
+    _, contract = plans(s)
+    maps = s.vocabulary
+    if tensor.name == contract.names.get("mapping") and maps is not None and maps.d2t_tensor == tensor:
+        idle = maps.meant == "identity" and maps.raw is not None and maps.head_rows == len(maps.raw)
+        return "its zeros change no draft id" if idle else None
+    if not tensor.name.endswith(".bias") or not is_zero(s, tensor):
+        return None
+    return "a bias of zeros"
+
+
+def is_zero(s: Subject, tensor: Tensor) -> bool:
+    """Whether a bias holds nothing but zeros; False when it can not be read or is larger than biases are."""
+    from drafcheck.plan.load import BIAS_BYTES
+    from drafcheck.source import SourceError
+
+    if tensor.start < 0 or tensor.stop - tensor.start > BIAS_BYTES:
+        return False
+    try:
+        return not any(s.checkpoint.read(tensor))
+    except SourceError:
+        return False
+
+
+def renames(s: Subject, tensors: Sequence[Tensor]) -> list[Rename | Drop]:
+    """The edits that bring ``tensors`` to where their names were meant to lead, as far as no other one is there."""
+    asked = {(t.file, t.name) for t in tensors}
+    wanted = [(t, spelling) for t, spelling in lost(s) if spelling is not None and (t.file, t.name) in asked]
+    wanted += _biases(s, {(spelling.wrapper, spelling.dialect) for _, spelling in wanted})
+    places = _Places(s, {(t.file, t.name) for t, _ in wanted})
+    edits = [edit for tensor, spelling in wanted if (edit := places.moved(tensor, spelling.name)) is not None]
+    moved = {edit.tensor.name for edit in edits}
+    for prefix in dict.fromkeys(spelling.wrapper for _, spelling in wanted if spelling.wrapper):
+        edits += _along(s, places, prefix, moved)
+    return edits
+
+
+def _biases(s: Subject, spelt: set[tuple[str, str]]) -> list[tuple[Tensor, Wanted]]:
+    """Biases that are spelt as the weights beside them: a bias that leads nowhere is no loss by itself."""
+    plan, contract = plans(s)
+    biases = [t for t in plan.seen if t.name.endswith(".bias")] if spelt else []
+    ends = ((t, route(contract, t.name, plan.parameters).end) for t in biases)
+    homeless = [t for t, end in ends if end in ("unknown", "refused")]
+    found = zip(homeless, wanted_names(contract, plan, [t.name for t in homeless]), strict=True)
+    return [(t, w) for t, w in found if w is not None and (w.wrapper, w.dialect) in spelt]
+
+
+def _along(s: Subject, places: _Places, prefix: str, moved: set[str]) -> Iterator[Rename | Drop]:
+    """The other tensors under a wrapper: maps and what is skipped, and all of them where it stands before every name.
+
+    Not those of a target in whose checkpoint the head lies: what the target's class takes is another matter.
+    """
+    plan, contract = plans(s)
+    every = all(t.name.startswith(prefix) for t in plan.seen)
+    for tensor in plan.seen:
+        bare = tensor.name.removeprefix(prefix)
+        if tensor.name in moved or bare == tensor.name:
+            continue
+        now, then = (route(contract, name, plan.parameters) for name in (tensor.name, bare))
+        same = now.end == then.end and _place(now) == _place(then)
+        free = now.end in ALONG or (every and now.end != "elsewhere") if same else now.end not in LANDS
+        if free and then.end in (*ALONG, "parameter") and (edit := places.moved(tensor, bare)) is not None:
+            yield edit
+
+
+def _place(found: Route) -> tuple[str, str | None]:
+    return found.parameter, found.shard
+
+
+class _Places:
+    """Which names and which parameters have a tensor already; ``leaving`` are those that get another name."""
+
+    def __init__(self, s: Subject, leaving: set[tuple[str, str]]) -> None:
+        self._s = s
+        plan, contract = plans(s)
+        stay = [t for t in plan.seen if (t.file, t.name) not in leaving]
+        self._names = {t.name: t for t in stay}
+        self._filled: dict[tuple[str, str | None], Tensor] = {}
+        for tensor in stay:
+            found = route(contract, tensor.name, plan.parameters)
+            if found.end in LANDS:
+                self._filled[_place(found)] = tensor
+
+    def moved(self, tensor: Tensor, name: str) -> Rename | Drop | None:
+        """The edit that gives ``tensor`` a name; None where another one with other contents has it, or its place."""
+        plan, contract = plans(self._s)
+        found = route(contract, name, plan.parameters)
+        lands = found.end in LANDS
+        other = self._names.get(name) or (self._in_place(found) if lands else None)
+        if other is not None and other is not tensor:
+            same = alike(self._s.checkpoint, other, tensor)
+            return Drop(tensor, f"the same as `{other.name}`") if same else None
+        self._names[name] = tensor
+        if lands:
+            self._filled[_place(found)] = tensor
+        return Rename(tensor, name)
+
+    def _in_place(self, found: Route) -> Tensor | None:
+        """Who fills a place, or all of the fused parameter that it is a part of, or a part of it."""
+        near = [place for place in self._filled if place[0] == found.parameter] if found.shard is None else []
+        places = [_place(found), (found.parameter, None), *near]
+        return next((self._filled[place] for place in places if place in self._filled), None)

@@ -1,0 +1,26 @@
+"""A finding is called fixable exactly where a safe repair has something to do."""
+
+from __future__ import annotations
+
+import pytest
+from make_fixtures import FIXTURES
+from repairing import checked, edits_for, options_of
+
+CASES = sorted(path.parent.relative_to(FIXTURES).as_posix() for path in FIXTURES.glob("*/*/args.txt"))
+
+OWN = ("DC101", "DC104", "DC105", "DC108")
+"""The rules whose flags are held against their repairs."""
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if not case.startswith(("DC7", "DC9"))])
+def test_fixable_says_whether_a_repair_yields_edits(case: str) -> None:
+    seen = checked(FIXTURES / case, options_of(case))
+    told = [f for f in seen.findings if f.rule in OWN] if seen.subject is not None else []
+    assert [(f.rule, f.fixable) for f in told] == [(f.rule, bool(edits_for(seen, f))) for f in told]
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.startswith("good/")])
+def test_a_good_fixture_has_nothing_to_mend(case: str) -> None:
+    """Notes of any rule included."""
+    seen = checked(FIXTURES / case, options_of(case))
+    assert not [(f.rule, edit) for f in seen.findings if f.rule in OWN for edit in edits_for(seen, f)]
