@@ -11,45 +11,37 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import shutil
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
+from itertools import compress, tee
 from pathlib import Path
 from typing import NamedTuple
 
 import agree
 import agree_vllm
 from bases import target_config
+from driven import Loader, opened
 from loaders import Oracle, Row
 from mutants import Recipe, recipe, write
-
-AT_A_TIME = 60
-"""Checkpoints handed to one process of the real loader."""
-
 
 ALGORITHMS = {"sglang": None, "vllm": "eagle3"}
 """What the real loaders are told that they serve; None: what the class is made for."""
 
 AGREE = {"sglang": agree.disagreements, "vllm": agree_vllm.disagreements}
 
-Asked = tuple[str, str]
-"""An engine and its release."""
-
-
-class Question(NamedTuple):
-    """What is asked: one release of one engine, and a recipe."""
-
-    engine: str
-    release: str
-    made: Recipe
+MEMORY = Path("/dev/shm")
+"""Where files cost no disk."""
 
 
 class Difference(NamedTuple):
-    """A question to which the loader and drafcheck have different answers."""
+    """A recipe about which a loader and drafcheck have different answers."""
 
-    asked: Question
+    release: str
+    made: Recipe
     problems: tuple[str, ...]
 
     @property
@@ -59,90 +51,132 @@ class Difference(NamedTuple):
 
 
 class Bench:
-    """Where checkpoints are written and questions are put."""
+    """Where checkpoints are written and questions about them are put to one release."""
 
-    def __init__(self, oracle: Oracle, folder: Path) -> None:
-        """``folder`` is for the checkpoints; what is in it may be overwritten."""
-        self.oracle, self.folder, self.counted = oracle, folder, Counter[str]()
+    def __init__(self, engine: str, release: str, folder: Path) -> None:
+        """``folder`` is for the checkpoints and belongs to this release."""
+        self.release, self.folder, self.counted = f"{engine}=={release}", folder, Counter[str]()
+        self.algorithm, self.agree = ALGORITHMS[engine], AGREE[engine]
         self.target = folder / "target" / "config.json"
         self.target.parent.mkdir(parents=True)
         self.target.write_text(json.dumps(target_config()))
 
-    def differences(self, engine: str, release: str, recipes: Iterable[Recipe]) -> list[Difference]:
-        """Put all recipes to one release at once."""
-        place = Path(tempfile.mkdtemp(dir=self.folder))
-        made = {f"c{number:06d}": one for number, one in enumerate(recipes)}
-        for name, one in made.items():
-            write(one, place / name)
-        rows = self.oracle.ask(engine, release, place, self.target)
+    def healthy(self, bases: Iterable[str]) -> list[Path]:
+        """Write the checkpoint of each base as it is."""
+        folders = [self.folder / f"healthy-{base}" for base in bases]
+        for base, folder in zip(bases, folders, strict=True):
+            write(Recipe(0, base, ()), folder)
+        return folders
+
+    def differences(self, loader: Loader, recipes: Iterable[Recipe]) -> list[Difference]:
+        """Put recipes to the release."""
+        made, again = tee(recipes)
         found = []
-        for name, one in made.items():
-            problems = self._compare(rows.get(name), place / name, f"{engine}=={release}")
+        for one, row in zip(made, loader.answers(self._written(again)), strict=True):
+            folder = self._place(one)
+            problems = self._compare(row, folder)
             if problems:
-                found.append(Difference(Question(engine, release, one), tuple(problems)))
+                found.append(Difference(self.release, one, tuple(problems)))
+            shutil.rmtree(folder)
         return found
 
-    def _compare(self, row: Row | None, folder: Path, engine: str) -> list[str]:
+    def _written(self, recipes: Iterable[Recipe]) -> Iterator[Path]:
+        for one in recipes:
+            write(one, self._place(one))
+            yield self._place(one)
+
+    def _place(self, made: Recipe) -> Path:
+        left = "-".join(str(step.seed) for step in made.steps)
+        return self.folder / f"c{made.number:06d}-{left}"
+
+    def _compare(self, row: Row | None, folder: Path) -> list[str]:
         from drafcheck.runner import inspect_one
         from drafcheck.session import Options
 
         if row is None or str(row.get("error", "")).startswith("child died"):
             self.counted["unanswered"] += 1
             return []
-        seen = inspect_one(
-            str(folder), Options(engine=engine, algorithm=ALGORITHMS[row["engine"]], target=self.target.parent)
-        )
+        options = Options(engine=self.release, algorithm=self.algorithm, target=self.target.parent)
+        seen = inspect_one(str(folder), options)
         if seen.crashed or seen.subject is None:
             return [f"drafcheck crashed: {seen.crashed}"]
         if seen.subject.load is None and seen.subject.refused is None:
             self.counted["no contract"] += 1
             return []
         self.counted["compared"] += 1
-        return list(AGREE[row["engine"]](row, seen.subject))
+        return list(self.agree(row, seen.subject))
 
-    def reduced(self, found: list[Difference]) -> list[Difference]:
-        """The same differences with the fewest edits that still show one; those of a release are put together."""
-        by_release: dict[Asked, list[Difference]] = {}
-        for one in found:
-            by_release.setdefault((one.asked.engine, one.asked.release), []).append(one)
-        return [small for asked, some in by_release.items() for small in self._reduced(asked, some)]
-
-    def _reduced(self, asked: Asked, found: list[Difference]) -> list[Difference]:
+    def reduced(self, loader: Loader, found: list[Difference]) -> list[Difference]:
+        """The same differences with the fewest edits that still show one."""
         done: list[Difference] = []
         while found:
-            smaller = [one.asked.made.without(n) for one in found for n in range(len(one.asked.made.steps))]
-            left = {one.asked.made: one for one in self.differences(*asked, smaller)} if smaller else {}
+            smaller = {one.made.without(n) for one in found for n in range(len(one.made.steps))}
+            left = {one.made: one for one in self.differences(loader, sorted(smaller))}
             next_round: list[Difference] = []
             for one in found:
-                made = one.asked.made
-                shorter = (left.get(made.without(n)) for n in range(len(made.steps)))
+                shorter = (left.get(one.made.without(n)) for n in range(len(one.made.steps)))
                 fewer = next((it for it in shorter if it is not None), None)
                 (done if fewer is None else next_round).append(fewer or one)
             found = next_round
         return done
 
 
-def _shares(recipes: list[Recipe]) -> Iterator[list[Recipe]]:
-    yield from (recipes[start : start + AT_A_TIME] for start in range(0, len(recipes), AT_A_TIME))
+class Task(NamedTuple):
+    """What is asked of one release: so many checkpoints of a series, from the ``first`` on."""
+
+    engine: str
+    release: str
+    oracle: Oracle
+    seed: int
+    first: int
+    pairs: int
+    bases: tuple[str, ...]
 
 
-def run(bench: Bench, given: argparse.Namespace) -> list[Difference]:
-    """Put the questions of the command line, to each release its own; the differences, reduced, one of a kind."""
-    releases = given.releases.split(",") if given.releases else bench.oracle.releases(given.engine)
+class Found(NamedTuple):
+    """What came of it: counts, and the differences, reduced, one of a kind."""
+
+    release: str
+    bases: tuple[str, ...]
+    counted: Counter[str]
+    differences: list[Difference]
+
+
+def asked(task: Task) -> Found:
+    """Put the questions to a release, about heads of kinds that it takes where they are healthy."""
+    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
+        bench = Bench(task.engine, task.release, Path(folder))
+        healthy = bench.healthy(task.bases)
+        with opened(task.oracle, task.engine, task.release, bench.target, healthy) as loader:
+            bases = tuple(compress(task.bases, loader.takes))
+            recipes = [recipe(task.seed, task.first + n, bases) for n in range(task.pairs)]
+            found = bench.differences(loader, recipes)
+            counted = bench.counted.copy()
+            kinds = {difference.kind: difference for difference in reversed(found)}
+            reduced = bench.reduced(loader, list(kinds.values()))
+    return Found(task.release, bases, counted + Counter(differ=len(found)), reduced)
+
+
+def tasks(given: argparse.Namespace) -> list[Task]:
+    """The questions of the command line, to each release its own."""
+    oracle = Oracle(given.oracle, given.home)
+    releases = given.releases.split(",") if given.releases else oracle.releases(given.engine)
     each = -(-given.pairs // len(releases))
-    work = [
-        (release, share)
+    bases = tuple(given.bases.split(","))
+    return [
+        Task(given.engine, release, oracle, given.seed, position * each, each, bases)
         for position, release in enumerate(releases)
-        for share in _shares(
-            [recipe(given.seed, position * each + n, tuple(given.bases.split(","))) for n in range(each)]
-        )
     ]
-    with ThreadPoolExecutor(given.jobs) as pool:
-        answers = pool.map(lambda job: bench.differences(given.engine, *job), work)
-        found = [difference for answer in answers for difference in answer]
-    bench.counted["differ"] = len(found)
-    kinds = {difference.kind: difference for difference in reversed(found)}
-    return bench.reduced(list(kinds.values()))
+
+
+def printed(found: Found, seed: int) -> None:
+    """One line for a release, and its differences."""
+    print(f"{found.release}: {dict(found.counted)}, heads {', '.join(found.bases)}", flush=True)
+    for difference in found.differences:
+        print(f"{difference.release}  {difference.made}")
+        print(f"  seed {seed}, checkpoint {difference.made.number}: {difference.made.steps}")
+        for problem in difference.problems:
+            print(f"  {problem}", flush=True)
 
 
 def main() -> int:
@@ -159,17 +193,14 @@ def main() -> int:
     parser.add_argument("--bases", default="eagle3", help="kinds of heads, separated by commas")
     parser.add_argument("--jobs", type=int, default=1)
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(Oracle(given.oracle, given.home), Path(folder))
-        differences = run(bench, given)
-        counted = dict(bench.counted)
-    for difference in differences:
-        print(f"{difference.asked.engine} {difference.asked.release}  {difference.asked.made}")
-        print(f"  seed {given.seed}, checkpoint {difference.asked.made.number}: {difference.asked.made.steps}")
-        for problem in difference.problems:
-            print(f"  {problem}")
-    print(f"{given.engine}, seed {given.seed}: {counted}, {len(differences)} kinds of differences")
-    return 1 if differences else 0
+    counted, kinds = Counter[str](), set[str]()
+    with ProcessPoolExecutor(given.jobs) as pool:
+        for found in pool.map(asked, tasks(given)):
+            printed(found, given.seed)
+            counted += found.counted
+            kinds |= {difference.kind for difference in found.differences}
+    print(f"{given.engine}, seed {given.seed}: {dict(counted)}, {len(kinds)} kinds of differences")
+    return 1 if kinds else 0
 
 
 if __name__ == "__main__":

@@ -47,7 +47,11 @@ class Oracle(NamedTuple):
         wheel = self.home / "sglang" / f"sglang-{release}"
         printed = self._run("sglang", ["--batch", "--wheel", str(wheel), "--ckpt", str(folder)])
         for answer in json.loads(printed.strip().splitlines()[-1]):
-            yield _row(answer, "sglang", release, answer["ckpt"])
+            yield sglang_row(answer, release)
+
+    def learn(self, engine: str, release: str, checkpoint: Path) -> None:
+        """Ask once about a healthy checkpoint: the scripts keep what they had to leave out of the engine's imports."""
+        self._run(engine, ["--wheel", str(self.home / engine / f"{engine}-{release}"), "--ckpt", str(checkpoint)])
 
     def _vllm(self, release: str, folder: Path, target: Path, method: str) -> Iterable[Row]:
         what = ["--batch", "--version", release, "--draft", f"{folder}/*", "--target", str(target), "--method", method]
@@ -64,6 +68,11 @@ class Oracle(NamedTuple):
         if done.returncode or not done.stdout.strip():
             raise RuntimeError(f"{engine}: {done.stderr[-2000:] or 'no answer'}")
         return done.stdout
+
+
+def sglang_row(answer: Row, release: str) -> Row:
+    """An answer of the scripts for SGLang as a row."""
+    return _row(answer, "sglang", release, answer["ckpt"])
 
 
 def _row(answer: Row, engine: str, release: str, checkpoint: str) -> Row:

@@ -51,6 +51,19 @@ def _fill(draft: Draft) -> None:
             draft.weights[name] = replace(tensor, data=bytes([0x21 + number % 0x1E]) * tensor.size)
 
 
+def _in_order(folder: Path) -> None:
+    """Have the folder list its weight files by their names.
+
+    Some releases read them as the folder lists them, which the file system decides: chance, and no claim of drafcheck.
+    """
+    files = sorted(folder.glob("*.safetensors"))
+    for order in (files[::-1], files):
+        for path in order:
+            path.rename(path.with_suffix(".moved")).rename(path)
+        if list(folder.glob("*.safetensors")) == files:
+            return
+
+
 def write(made: Recipe, folder: Path) -> None:
     """Write the checkpoint of a recipe to a folder."""
     draft = BASES[made.base]()
@@ -60,3 +73,4 @@ def write(made: Recipe, folder: Path) -> None:
     draft.target = None
     draft.write(folder)
     (folder / "args.txt").unlink()
+    _in_order(folder)

@@ -1,0 +1,109 @@
+"""Keep one release of SGLang open, and ask its real loaders about one checkpoint after another.
+
+    ORACLE_HOME=DIR python tools/drive_sglang.py SCRIPTS RELEASE_FOLDER HEALTHY... < folders > answers
+
+SCRIPTS holds oracle.py, which knows how a release is asked about one checkpoint. What costs most there is the same for
+every checkpoint: importing the engine, setting up its process groups, and the modules that are imported on first use.
+All that is done once here, on the HEALTHY checkpoints; then each folder named on standard input is asked about in a
+fork of this process, so that no answer depends on an earlier one. One line of JSON answers one line, in order; the
+lines of the healthy checkpoints come first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import select
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+SECONDS = 90.0
+"""After which a loader is given up: it hangs."""
+
+Row = dict[str, Any]
+
+
+def restart(oracle: Any, wheel: str) -> None:
+    """Become a process of the environment in which the scripts run this release."""
+    release = oracle.ver(wheel)
+    dependencies = next(folder for first, folder in oracle.DEPS if release[1] >= first)
+    learnt = Path(oracle.HOME, f".stubs-{release[0]}.json")
+    stubs = json.loads(learnt.read_text()) if learnt.is_file() else []
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{oracle.TF}/{dependencies}",
+        "ORACLE_STUBS": ",".join(stubs),
+        "ORACLE_DRIVEN": "1",
+        "SGLANG_IS_IN_CI": "false",
+        "HF_HUB_OFFLINE": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+        "PYTHONWARNINGS": "ignore",
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+    os.execve(oracle.PY, [oracle.PY, str(Path(__file__).resolve()), *sys.argv[1:]], environment)
+
+
+def opened(oracle: Any, wheel: str) -> Callable[[str], Row]:
+    """Import the release and set up its process groups; what asks about one checkpoint of it."""
+    oracle.setup(wheel)
+    import torch
+
+    torch.set_num_threads(1)
+    for module in ("models.llama_eagle3", "configs.model_config", "model_loader.loader"):
+        try:
+            importlib.import_module(f"sglang.srt.{module}")
+        except Exception as failed:  # the answers will say so
+            print(f"{module}: {failed!r}", file=sys.stderr)
+    runtime = oracle.init_runtime("", oracle.ver(wheel)[1])
+    oracle.init_runtime = lambda _folder, _version: (runtime[0], list(runtime[1]))
+    given = {"wheel": wheel, "target_config": None, "algorithm": "EAGLE3", "preloaded": True}
+    return lambda folder: dict(oracle.worker(argparse.Namespace(ckpt=folder, **given)))
+
+
+def forked(ask: Callable[[str], Row], folder: str) -> Row:
+    """The answer of a fork of this process."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        with os.fdopen(writing, "w") as pipe:
+            pipe.write(said(ask(folder)))
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        answered = bool(select.select([pipe], [], [], SECONDS)[0])
+        content = pipe.read() if answered else b""
+    if not answered:
+        os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return dict(json.loads(content)) if content else {"error": "child died or hung", "stage": None}
+
+
+def said(row: Row) -> str:
+    """An answer as one line; the table of all parameters stays behind."""
+    return json.dumps({key: value for key, value in row.items() if key != "params"}, default=str)
+
+
+def main() -> None:
+    """Answer until standard input ends."""
+    scripts, wheel, *healthy = sys.argv[1:]
+    sys.path.insert(0, scripts)
+    oracle = importlib.import_module("oracle")
+    if "ORACLE_DRIVEN" not in os.environ:
+        restart(oracle, wheel)
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # the engine prints as well
+    ask = opened(oracle, wheel)
+    for folder in healthy:
+        print(said(ask(folder)), file=answers)
+    for line in sys.stdin:
+        print(json.dumps({**forked(ask, line.strip()), "ckpt": Path(line.strip()).name}), file=answers)
+
+
+if __name__ == "__main__":
+    main()
