@@ -92,7 +92,11 @@ def _complain(message: str) -> int:
 
 @click.group(
     cls=DefaultGroup,
-    later={"contracts": "drafcheck.contracts_command", "gate": "drafcheck.gate_command"},
+    later={
+        "contracts": "drafcheck.contracts_command",
+        "fix": "drafcheck.fix.command",
+        "gate": "drafcheck.gate_command",
+    },
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

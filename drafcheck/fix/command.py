@@ -1,0 +1,177 @@
+"""``drafcheck fix``: from the command line to a repaired checkpoint, a diff, or the reason why there is none."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from drafcheck.cli_options import Given, input_options, options_of
+from drafcheck.commands import RuleWords
+from drafcheck.errors import UsageError
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from drafcheck.fix.mend import Mended
+    from drafcheck.fix.registry import Wishes
+    from drafcheck.place import Place
+    from drafcheck.report.style import Style
+    from drafcheck.runner import Examination
+
+
+class FixGiven(Given):
+    """The options of ``fix``, as click hands them over."""
+
+    select: tuple[list[str], ...]
+    ignore: tuple[list[str], ...]
+    output: str | None
+    in_place: bool
+    diff: bool
+    unsafe: bool
+    target_weights: str | None
+    max_missing_rows: int
+    quiet: bool
+
+
+@click.command()
+@click.argument("path", metavar="CKPT", type=click.Path())
+@input_options
+@click.option("--select", metavar="RULES", multiple=True, type=RuleWords(), help="Repair findings of these only.")
+@click.option("--ignore", metavar="RULES", multiple=True, type=RuleWords(), help="Leave findings of these.")
+@click.option("--output", metavar="DIR", type=click.Path(), help="The new folder; default: CKPT-fixed beside it.")
+@click.option("--in-place", is_flag=True, help="Replace the files; the old config stays as config.json.orig.")
+@click.option("--diff", is_flag=True, help="Show what would change and write nothing; exit code 1 if anything would.")
+@click.option("--unsafe", is_flag=True, help="Also repairs that cost something: each one says what.")
+@click.option("--target-weights", metavar="PATH", type=click.Path(), help="The target's weights, for --unsafe.")
+@click.option(
+    "--max-missing-rows",
+    metavar="N",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="Rows of a head without a source that --unsafe may leave zero.",
+)
+@click.option("-q", "--quiet", is_flag=True, help="No more than the verdict.")
+def fix(path: str, **given: Unpack[FixGiven]) -> int:
+    """Repair what can be repaired without loss.
+
+    Writes a new folder and leaves the checkpoint as it is, unless --in-place is given. The result is opened and
+    checked again before it is delivered.
+
+    Exit codes: 0 no error is left, 1 errors are left (or, with --diff, something would change), 2 wrong usage, or
+    a repair that did not hold: then nothing was written; 3 nothing to check.
+    """
+    from drafcheck.fix.mend import mend
+    from drafcheck.fix.registry import Wishes
+    from drafcheck.paths import checkpoints
+    from drafcheck.report.model import NOTHING_TO_CHECK
+    from drafcheck.session import Session
+
+    _refuse_contradictions(given)
+    path = checkpoints([path])[0]
+    wishes = Wishes(given["unsafe"], given["target_weights"], given["max_missing_rows"])
+    setup = Session(options_of(given, given["select"], given["ignore"])).setup(path)
+    if setup.beside:
+        raise UsageError(f"a checkpoint is repaired for one engine: {setup.options.engine} is more than one")
+    place = _folder(path, in_place=given["in_place"])
+    mended = mend(path, setup, place, wishes)
+    if NOTHING_TO_CHECK in {f.rule for f in mended.first.findings}:
+        return _closed(mended.first, given)
+    return _finish(path, place, mended, wishes, given)
+
+
+def _refuse_contradictions(given: FixGiven) -> None:
+    """Raises UsageError for options that do not go together."""
+    if given["in_place"] and given["output"] is not None:
+        raise UsageError("--in-place and --output do not go together")
+    if given["target_weights"] is not None and not given["unsafe"]:
+        raise UsageError("--target-weights is for repairs that need --unsafe")
+
+
+def _folder(path: str, *, in_place: bool) -> Place:
+    """The folder of the checkpoint. Raises UsageError for a file, and for an address that is to be written to."""
+    from drafcheck.place import locate
+
+    place, name = locate(path)
+    if name is not None:
+        raise UsageError(f"{path} is a file: a whole checkpoint is repaired, give its folder")
+    if in_place and place.remote:
+        raise UsageError(f"{path} is not on this machine: --in-place can not write there")
+    return place
+
+
+def _finish(path: str, place: Place, mended: Mended, wishes: Wishes, given: FixGiven) -> int:
+    from drafcheck.fix import text
+    from drafcheck.output import write_out
+
+    style = _style(given)
+    if not mended.rounds:
+        if not given["quiet"]:
+            write_out("nothing to repair\n" if not mended.last.findings else "nothing here can be repaired\n")
+            write_out(text.offers(mended, unsafe=wishes.unsafe))
+        return _closed(mended.last, given)
+    if given["diff"]:
+        write_out(text.diff(mended))
+        return 1
+    checked = _written(path, place, mended, given)
+    if not given["quiet"]:
+        write_out(text.repairs(mended, style) + "\n" + text.offers(mended, unsafe=wishes.unsafe))
+    return _closed(checked, given)
+
+
+def _written(path: str, place: Place, mended: Mended, given: FixGiven) -> Examination:
+    """Deliver the repaired checkpoint; how it checks there. Raises UsageError when it can not be delivered."""
+    from drafcheck.fix.write import deliver, replace_files
+
+    found: list[Examination] = []
+    goal = path if given["in_place"] else str(_goal(path, given["output"]))
+    check: Callable[[Path], None] = partial(_check, mended, goal, found)
+    if given["in_place"]:
+        replace_files(place, mended.state.files, mended.state.removed, check)
+    else:
+        deliver(place, mended.state.files, mended.state.removed, Path(goal), check)
+    return found[-1]
+
+
+def _check(mended: Mended, goal: str, found: list[Examination], folder: Path) -> None:
+    """Open what was written with the safetensors library and check it once more. Raises UsageError."""
+    from drafcheck.fix.verify import checked
+
+    found.append(checked(mended, folder, goal))
+
+
+def _goal(path: str, output: str | None) -> Path:
+    """The folder to write."""
+    from drafcheck.address import is_remote
+
+    if output is not None:
+        return Path(output)
+    if is_remote(path):
+        return Path(path.rstrip("/").rpartition("/")[2].partition("@")[0] + "-fixed")
+    near = Path(path)
+    if near.name in ("", ".."):
+        near = Path(os.path.abspath(path))  # noqa: PTH100 - links stay: the new folder lies beside the link
+    return near.with_name(near.name + "-fixed")
+
+
+def _closed(seen: Examination, given: FixGiven) -> int:
+    """Print the report on what is there now; its exit code."""
+    from drafcheck.output import write_out
+    from drafcheck.report import full
+    from drafcheck.runner import report_of
+
+    report = report_of([seen])
+    write_out(full.render(report, style=_style(given), quiet=given["quiet"]))
+    return report.exit_code
+
+
+def _style(given: FixGiven) -> Style:
+    from drafcheck.report.style import style_for
+
+    return style_for(given["color"], sys.stdout)

@@ -1,0 +1,155 @@
+"""A repair for people: which finding was mended by what, and with ``--diff`` every change."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from drafcheck.checkpoint import CONFIG, Checkpoint
+from drafcheck.checks.names import differing
+from drafcheck.fix.changes import FileChange, config_texts, file_changes, tensor_changes
+from drafcheck.fix.edits import Add, Convert, Drop, DropFile, Edit, Reindex, RemoveKey, Rename, Replace, SetKey
+from drafcheck.fix.layout import name_in_safetensors
+from drafcheck.fix.mend import Mended, Repaired
+from drafcheck.fix.registry import load_repairs
+from drafcheck.report.style import Style
+from drafcheck.report.table import table
+from drafcheck.report.text import printable
+from drafcheck.words import count, listed
+
+_LONGEST = 60  # characters of a value that are shown
+
+
+def repairs(mended: Mended, style: Style) -> str:
+    """A paragraph for each repair: the finding's rule, what was done, and what that costs where it costs anything."""
+    lines: list[str] = []
+    for one in mended.rounds:
+        assert one.seen.subject is not None
+        for repaired in one.repaired:
+            config = one.seen.subject.checkpoint.config
+            lines += _repair(repaired, config.data if config is not None else {}, style)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _repair(repaired: Repaired, config: Mapping[str, Any], style: Style) -> Iterator[str]:
+    finding = repaired.finding
+    yield style.bold(f"{finding.rule} {finding.name}") + f": {printable(finding.message)}"
+    for words in _done(repaired.edits, config):
+        yield f"  {style.mark('+')} {printable(words)}"
+    if repaired.cost is not None:
+        yield f"  {style.mark('= unsafe:')} {repaired.cost}"
+
+
+def _done(edits: Sequence[Edit], config: Mapping[str, Any]) -> Iterator[str]:
+    yield from _renamed([e for e in edits if isinstance(e, Rename)])
+    yield from _dropped([e for e in edits if isinstance(e, Drop)])
+    for edit in edits:
+        if isinstance(edit, Replace):
+            yield f"`{edit.tensor.name}`: {edit.how}"
+        elif isinstance(edit, Add):
+            yield f"`{edit.name}` added: {edit.why}"
+        elif isinstance(edit, SetKey):
+            yield f"{CONFIG}: {'.'.join(edit.route)} {_was(config, edit.route)}{_value(edit.value)}"
+        elif isinstance(edit, RemoveKey):
+            yield f"{CONFIG}: {'.'.join(edit.route)} taken out"
+        elif isinstance(edit, DropFile):
+            yield f"{edit.file} left out: {edit.why}"
+        elif isinstance(edit, Convert):
+            yield f"{edit.file} written as {name_in_safetensors(edit.file)}"
+        elif isinstance(edit, Reindex):
+            yield "the index written anew from the files' headers, or left out where one file has everything"
+
+
+def _renamed(edits: Sequence[Rename]) -> Iterator[str]:
+    groups: dict[tuple[str, str], list[Rename]] = {}
+    for edit in edits:
+        groups.setdefault(differing(edit.tensor.name, edit.name), []).append(edit)
+    for (old, new), group in groups.items():
+        if len(group) == 1:
+            yield f"`{group[0].tensor.name}` renamed `{group[0].name}`"
+        else:
+            yield f"{count(len(group), 'tensor')} renamed: `{old}*` to `{new}*`"
+
+
+def _dropped(edits: Sequence[Drop]) -> Iterator[str]:
+    groups: dict[str, list[str]] = {}
+    for edit in edits:
+        groups.setdefault(edit.why, []).append(edit.tensor.name)
+    for why, names in groups.items():
+        yield f"{listed(names)} left out: {why}"
+
+
+def _was(config: Mapping[str, Any], route: Sequence[str]) -> str:
+    value: Any = config
+    for key in route:
+        if not isinstance(value, Mapping) or key not in value:
+            return "= "
+        value = value[key]
+    return f"{_value(value)} -> "
+
+
+def _value(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+
+
+def diff(mended: Mended) -> str:
+    """Everything that would change: the config as a unified diff, tensors and files as tables."""
+    subject = mended.first.subject
+    assert subject is not None
+    parts = [_config_diff(subject.checkpoint, mended), _tensors(mended), _files(mended)]
+    return "\n".join(part for part in parts if part)
+
+
+def _config_diff(before: Checkpoint, mended: Mended) -> str:
+    texts = config_texts(before, mended.state)
+    if texts is None:
+        return ""
+    old, new = (text.splitlines() for text in texts)
+    lines = difflib.unified_diff(old, new, before.place.address(CONFIG), CONFIG, lineterm="")
+    return "".join(f"{_tabbed(line)}\n" for line in lines)
+
+
+def _tabbed(line: str) -> str:
+    """A line of a config, printable but for the tabs that it may be indented with."""
+    return "\t".join(printable(part) for part in line.split("\t"))
+
+
+def _tensors(mended: Mended) -> str:
+    rows = []
+    for change in tensor_changes(mended):
+        name, goal = change.before or change.after or "", change.after or ""
+        becomes = goal if goal != name else ""
+        rows.append([change.kind, printable(name), printable(becomes), printable("; ".join(change.notes))])
+    return table(rows, ("change", "tensor", "new name", "how"), indent="")
+
+
+def _files(mended: Mended) -> str:
+    rows = [[printable(word) for word in _file(change)] for change in file_changes(mended.state)]
+    return table(rows, indent="")
+
+
+def _file(change: FileChange) -> tuple[str, str]:
+    if change.after is None:
+        return "left out", str(change.before)
+    if change.before is None:
+        return "new", change.after
+    return (
+        ("written anew", change.after)
+        if change.before == change.after
+        else ("becomes", f"{change.before} -> {change.after}")
+    )
+
+
+def offers(mended: Mended, *, unsafe: bool) -> str:
+    """Lines on findings that stay and that ``--unsafe`` has a repair for."""
+    if unsafe:
+        return ""
+    known, lines = load_repairs(), dict[str, None]()
+    for finding in mended.last.findings:
+        for repair in known.get(finding.rule, []):
+            if repair.cost is not None:
+                lines[f"--unsafe may repair {finding.rule} {finding.name}: {repair.cost}"] = None
+    return "".join(f"{line}\n" for line in lines)
