@@ -14,12 +14,13 @@ import click
 from drafcheck.cli_options import Given, input_options, options_of
 from drafcheck.commands import RuleWords
 from drafcheck.errors import UsageError
+from drafcheck.place import LocalPlace, locate
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from drafcheck.fix.mend import Mended
-    from drafcheck.fix.registry import Wishes
+    from drafcheck.fix.staging import Watch
     from drafcheck.place import Place
     from drafcheck.report.style import Style
     from drafcheck.runner import Examination
@@ -69,6 +70,7 @@ def fix(path: str, **given: Unpack[FixGiven]) -> int:
     """
     from drafcheck.fix.mend import mend
     from drafcheck.fix.registry import Wishes
+    from drafcheck.fix.staging import Watch
     from drafcheck.paths import checkpoints
     from drafcheck.report.model import NOTHING_TO_CHECK
     from drafcheck.session import Session
@@ -80,10 +82,11 @@ def fix(path: str, **given: Unpack[FixGiven]) -> int:
     if setup.beside:
         raise UsageError(f"a checkpoint is repaired for one engine: {setup.options.engine} is more than one")
     place = _folder(path, in_place=given["in_place"])
+    watch = Watch(place)
     mended = mend(path, setup, place, wishes)
     if NOTHING_TO_CHECK in {f.rule for f in mended.first.findings}:
         return _closed(mended.first, given)
-    return _finish(path, place, mended, wishes, given)
+    return _finish(path, place, mended, watch, given)
 
 
 def _refuse_contradictions(given: FixGiven) -> None:
@@ -96,47 +99,74 @@ def _refuse_contradictions(given: FixGiven) -> None:
 
 def _folder(path: str, *, in_place: bool) -> Place:
     """The folder of the checkpoint. Raises UsageError for a file, and for an address that is to be written to."""
-    from drafcheck.place import locate
-
     place, name = locate(path)
     if name is not None:
         raise UsageError(f"{path} is a file: a whole checkpoint is repaired, give its folder")
-    if in_place and place.remote:
+    if isinstance(place, LocalPlace):
+        _complete(place.folder)
+    elif in_place:
         raise UsageError(f"{path} is not on this machine: --in-place can not write there")
     return place
 
 
-def _finish(path: str, place: Place, mended: Mended, wishes: Wishes, given: FixGiven) -> int:
+def _complete(folder: Path) -> None:
+    """Bring a repair in place to its end that was cut off. Raises UsageError."""
+    from drafcheck.fix.inplace import finish
+    from drafcheck.output import write_err
+
+    if finish(folder):
+        write_err("a repair in place that was cut off here is complete now\n")
+
+
+def _finish(path: str, place: Place, mended: Mended, watch: Watch, given: FixGiven) -> int:
     from drafcheck.fix import text
     from drafcheck.output import write_out
+    from drafcheck.report.build import outcome
+    from drafcheck.report.model import Outcome
+    from drafcheck.report.text import printable
 
     style = _style(given)
     if not mended.rounds:
         if not given["quiet"]:
-            write_out("nothing to repair\n" if not mended.last.findings else "nothing here can be repaired\n")
-            write_out(text.offers(mended, unsafe=wishes.unsafe))
+            clean = outcome(mended.last) is Outcome.CLEAN
+            write_out("nothing to repair\n" if clean else "nothing here can be repaired\n")
+            write_out("".join(f"{line}\n" for line in text.offers(mended, unsafe=given["unsafe"])))
         return _closed(mended.last, given)
     if given["diff"]:
         write_out(text.diff(mended))
         return 1
-    checked = _written(path, place, mended, given)
+    checked, said = _written(path, place, mended, watch, given)
     if not given["quiet"]:
-        write_out(text.repairs(mended, style) + "\n" + text.offers(mended, unsafe=wishes.unsafe))
+        lines = "".join(f"{printable(line)}\n" for line in [*said, *text.offers(mended, unsafe=given["unsafe"])])
+        write_out(f"{text.repairs(mended, style)}{lines}\n")
     return _closed(checked, given)
 
 
-def _written(path: str, place: Place, mended: Mended, given: FixGiven) -> Examination:
-    """Deliver the repaired checkpoint; how it checks there. Raises UsageError when it can not be delivered."""
-    from drafcheck.fix.write import deliver, replace_files
+def _written(path: str, place: Place, mended: Mended, watch: Watch, given: FixGiven) -> tuple[Examination, list[str]]:
+    """Deliver the repaired checkpoint: how it checks there, and lines on what else there is to say.
+
+    Raises UsageError when it can not be delivered.
+    """
+    from drafcheck.fix.staging import Bar, Meter
 
     found: list[Examination] = []
     goal = path if given["in_place"] else str(_goal(path, given["output"]))
     check: Callable[[Path], None] = partial(_check, mended, goal, found)
+    progress = Meter() if given["quiet"] else Bar()
+    files, removed = mended.state.files, mended.state.removed
     if given["in_place"]:
-        replace_files(place, mended.state.files, mended.state.removed, check)
+        from drafcheck.fix.inplace import replace
+
+        assert isinstance(place, LocalPlace)  # see _folder
+        replaced = replace(place, files, removed, check=check, progress=progress, watch=watch)
+        said = [f"the old config is kept as {replaced.original}"] if replaced.original else []
+        said += [f"{name} was a link and is a file now" for name in replaced.links]
     else:
-        deliver(place, mended.state.files, mended.state.removed, Path(goal), check)
-    return found[-1]
+        from drafcheck.fix.write import deliver
+
+        left = deliver(place, files, removed, Path(goal), check=check, progress=progress, watch=watch).left_out
+        said = [f"not taken along, as it is no file: {name}" for name in left]
+    return found[-1], said
 
 
 def _check(mended: Mended, goal: str, found: list[Examination], folder: Path) -> None:

@@ -111,8 +111,9 @@ def stopped(seen: Examination) -> bool:
 
 
 def _errors(mended: Mended) -> set[str]:
-    """The rules with an error before the last round."""
-    return {f.rule for one in mended.rounds for f in one.seen.findings if f.severity is Severity.ERROR}
+    """The rules with an error before the last round, or without any round."""
+    before = [one.seen for one in mended.rounds] or [mended.last]
+    return {f.rule for seen in before for f in seen.findings if f.severity is Severity.ERROR}
 
 
 def _seen(state: State, setup: Setup) -> Examination:

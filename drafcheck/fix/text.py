@@ -23,7 +23,7 @@ _LONGEST = 60  # characters of a value that are shown
 
 
 def repairs(mended: Mended, style: Style) -> str:
-    """A paragraph for each repair: the finding's rule, what was done, and what that costs where it costs anything."""
+    """A paragraph for each repair: the finding, what was done, and what that costs where it costs anything."""
     lines: list[str] = []
     for one in mended.rounds:
         assert one.seen.subject is not None
@@ -35,7 +35,7 @@ def repairs(mended: Mended, style: Style) -> str:
 
 def _repair(repaired: Repaired, config: Mapping[str, Any], style: Style) -> Iterator[str]:
     finding = repaired.finding
-    yield style.bold(f"{finding.rule} {finding.name}") + f": {printable(finding.message)}"
+    yield f"{style.mark(f'repaired[{finding.rule} {finding.name}]')}: {style.bold(printable(finding.message))}"
     for words in _done(repaired.edits, config):
         yield f"  {style.mark('+')} {printable(words)}"
     if repaired.cost is not None:
@@ -143,13 +143,13 @@ def _file(change: FileChange) -> tuple[str, str]:
     )
 
 
-def offers(mended: Mended, *, unsafe: bool) -> str:
+def offers(mended: Mended, *, unsafe: bool) -> list[str]:
     """Lines on findings that stay and that ``--unsafe`` has a repair for."""
     if unsafe:
-        return ""
+        return []
     known, lines = load_repairs(), dict[str, None]()
     for finding in mended.last.findings:
         for repair in known.get(finding.rule, []):
             if repair.cost is not None:
                 lines[f"--unsafe may repair {finding.rule} {finding.name}: {repair.cost}"] = None
-    return "".join(f"{line}\n" for line in lines)
+    return list(lines)
