@@ -14,7 +14,6 @@ import click
 from drafcheck.cli_options import Given, input_options, options_of
 from drafcheck.commands import RuleWords
 from drafcheck.errors import UsageError
-from drafcheck.place import LocalPlace, locate
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -99,6 +98,8 @@ def _refuse_contradictions(given: FixGiven) -> None:
 
 def _folder(path: str, *, in_place: bool) -> Place:
     """The folder of the checkpoint. Raises UsageError for a file, and for an address that is to be written to."""
+    from drafcheck.place import LocalPlace, locate
+
     place, name = locate(path)
     if name is not None:
         raise UsageError(f"{path} is a file: a whole checkpoint is repaired, give its folder")
@@ -156,6 +157,7 @@ def _written(path: str, place: Place, mended: Mended, watch: Watch, given: FixGi
     files, removed = mended.state.files, mended.state.removed
     if given["in_place"]:
         from drafcheck.fix.inplace import replace
+        from drafcheck.place import LocalPlace
 
         assert isinstance(place, LocalPlace)  # see _folder
         replaced = replace(place, files, removed, check=check, progress=progress, watch=watch)
