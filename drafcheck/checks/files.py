@@ -37,7 +37,7 @@ def _is_config(hit: Hit, s: Subject) -> bool:
     return any(place.file in ours for place in hit.locations)
 
 
-def _harmless(s: Subject) -> bool:
+def is_complete(s: Subject) -> bool:
     """Whether the load plan is complete all the same: nothing that the engine needs is lost."""
     plan = s.load
     return plan is not None and not (plan.refused or plan.unwritten or plan.partial)
@@ -145,13 +145,29 @@ def missing_shard(s: Subject) -> Iterator[Hit]:
     )
     place = (_first_entry(index, selection.missing[0]),)
     if selection.refused is not None and selection.refused.cause == "missing-shard":
-        yield Hit(f"{what}; {s.engine} stops: {selection.refused.error}", place, help=_shard_help(lost))
-    elif lost and not _harmless(s):
+        stops = f"{what}; {s.engine} stops: {selection.refused.error}"
+        yield Hit(stops, place, help=_shard_help(lost), fixable=_stale(s))
+    elif lost and not is_complete(s):
         outcome = f"{s.engine} loads the rest without a word, and {count(len(lost), 'tensor')} of the index are lost"
-        yield Hit(f"{what}; {outcome}: {listed(lost)}", place, help=_shard_help(lost))
+        yield Hit(f"{what}; {outcome}: {listed(lost)}", place, help=_shard_help(lost), fixable=_stale(s))
     else:
         outcome = f"{s.engine} loads all the same, as the files at hand hold everything it needs"
-        yield Hit(f"{what}; {outcome}", place, help=_shard_help(lost), severity=Severity.WARNING)
+        mends = _stale(s)
+        yield Hit(f"{what}; {outcome}", place, help=_shard_help(lost), severity=Severity.WARNING, fixable=mends)
+
+
+def _stale(s: Subject) -> bool:
+    """Whether a repair writes the index anew, as the files at hand hold everything that it promises."""
+    from drafcheck.fix.repairs.files import is_stale  # a healthy index needs no repair
+
+    return is_stale(s)
+
+
+def _reindexed(s: Subject) -> bool:
+    """The same where the index and the files disagree."""
+    from drafcheck.fix.repairs.files import may_reindex
+
+    return may_reindex(s)
 
 
 def _shard_help(lost: list[str]) -> str:
@@ -187,13 +203,13 @@ def index_mismatch(s: Subject) -> Iterator[Hit]:
     ## Fix
     Write the index again from the headers of the files, or remove it: without an index all files are read.
     """
-    yield from problems(s, Trouble.BAD_INDEX)
+    yield from (hit._replace(fixable=_reindexed(s)) for hit in problems(s, Trouble.BAD_INDEX))
     selection = s.selection
     if selection is None or selection.index is None or (selection.refused and selection.refused.cause == "no-files"):
         return
-    severity = Severity.WARNING if _harmless(s) else Severity.ERROR
+    severity = Severity.WARNING if is_complete(s) else Severity.ERROR
     yield from _left_out(s, selection, selection.index, severity)
-    yield from _promised(selection, selection.index, severity)
+    yield from _promised(s, selection, selection.index, severity)
 
 
 def _left_out(s: Subject, selection: Selection, index: Index, severity: Severity) -> Iterator[Hit]:
@@ -210,10 +226,11 @@ def _left_out(s: Subject, selection: Selection, index: Index, severity: Severity
                 (Location(file=name, tensor=own[0]), Location(file=index.file)),
                 help="write the index again from the headers of all files, or remove it",
                 severity=severity,
+                fixable=_reindexed(s),
             )
 
 
-def _promised(selection: Selection, index: Index, severity: Severity) -> Iterator[Hit]:
+def _promised(s: Subject, selection: Selection, index: Index, severity: Severity) -> Iterator[Hit]:
     there = {name for name, file in index.weight_map.items() if file not in selection.missing}
     absent = _not_in_any(selection, there)
     if absent and not any(file.header.problems for file in selection.chosen):
@@ -223,6 +240,7 @@ def _promised(selection: Selection, index: Index, severity: Severity) -> Iterato
             (index.document.at("weight_map", absent[0]),),
             help="export the checkpoint again, or write the index again from the headers of the files",
             severity=severity,
+            fixable=_reindexed(s),
         )
 
 
@@ -279,7 +297,14 @@ def unreadable_weights(s: Subject) -> Iterator[Hit]:
     yield from (hit for hit in problems(s, Trouble.UNREADABLE) if not _is_config(hit, s))
     refused = s.selection.refused if s.selection is not None else None
     if refused is not None and refused.cause == "no-files":
-        yield Hit(_no_weights(s), tuple(Location(file=name) for name in _passed_over(s)[:1]), help=_where_weights(s))
+        from drafcheck.fix.repairs.files import is_stale, unread_pickle
+
+        yield Hit(
+            _no_weights(s),
+            tuple(Location(file=name) for name in _passed_over(s)[:1]),
+            help=_where_weights(s),
+            fixable=is_stale(s) or unread_pickle(s) is not None,
+        )
 
 
 def _passed_over(s: Subject) -> list[str]:

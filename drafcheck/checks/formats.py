@@ -46,11 +46,14 @@ def ambiguous_weights(s: Subject) -> Iterator[Hit]:
 def _ambiguous(s: Subject, read: tuple[WeightFile, ...], other: WeightFile, differ: list[str]) -> Hit:
     names = listed([file.name for file in read], 2)
     same = "names, dtypes and shapes agree (the values were not compared)"
+    from drafcheck.fix.repairs.files import is_redundant  # weights are rarely there twice
+
     outcome = f"they differ in {count(len(differ), 'tensor')}: {listed(differ)}" if differ else same
     return Hit(
         f"the weights are there twice: {s.engine} reads {names} and not {other.name}; {outcome}",
         (Location(file=read[0].name), Location(file=other.name)),
         help=f"remove {other.name}, or {names} if that is the older one",
+        fixable=is_redundant(s, other, whole=False),
     )
 
 
@@ -87,11 +90,14 @@ def pickle_weights(s: Subject) -> Iterator[Hit]:
     Convert without loss: `torch.load(path, weights_only=True)`, then `safetensors.torch.save_file`.
     """
     if s.selection is not None and s.selection.uses_pickles:
+        from drafcheck.fix.repairs.files import may_convert
+
         names = [file.name for file in s.selection.files]
         yield Hit(
             f"the weights are there only as PyTorch pickles: {listed(names)}",
             (Location(file=names[0]),),
             help="convert without loss: torch.load(path, weights_only=True), then safetensors.torch.save_file",
+            fixable=may_convert(s, s.selection.files),
         )
 
 

@@ -208,14 +208,17 @@ def _twice(checkpoint: Checkpoint, files: tuple[WeightFile, ...]) -> Iterator[Tw
             seen[tensor.name] = tensor
 
 
-def alike(checkpoint: Checkpoint, a: Tensor, b: Tensor) -> bool | None:
-    """Whether dtype, shape and bytes of two tensors are the same; None when the bytes can not be had."""
+def alike(checkpoint: Checkpoint, a: Tensor, b: Tensor, most: int | None = None) -> bool | None:
+    """Whether dtype, shape and bytes of two tensors are the same; None when the bytes can not be had.
+
+    With ``most``, whether they are as far as so many bytes go.
+    """
     if (a.dtype, a.shape) != (b.dtype, b.shape):
         return False
     files = checkpoint.file(a.file), checkpoint.file(b.file)
     if files[0] is None or files[1] is None or a.start < 0 or b.start < 0:
         return None
-    length = a.stop - a.start
+    length = a.stop - a.start if most is None else min(most, a.stop - a.start)
     affordable = min(length, _REMOTE) if checkpoint.place.remote else length
     try:
         for at in range(0, affordable, _CHUNK):

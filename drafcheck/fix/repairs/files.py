@@ -1,0 +1,174 @@
+"""DC005, DC006, DC008, DC010, DC012: the index anew, copies that nobody reads left out, pickles as safetensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from drafcheck.fix.edits import Convert, DropFile, Edit, Reindex
+from drafcheck.fix.layout import name_in_safetensors
+from drafcheck.fix.registry import Wishes, repair
+from drafcheck.header_json import DTYPE_BITS
+from drafcheck.plan.files import alike
+from drafcheck.plan.names import route
+
+if TYPE_CHECKING:
+    from drafcheck.checkpoint import Index, WeightFile
+    from drafcheck.finding import Finding
+    from drafcheck.subject import Subject
+    from drafcheck.tensor import Tensor
+
+WHOLE = 64 << 20
+"""Copies of no more bytes are compared to their ends before a repair is promised."""
+
+SAMPLE = 64 << 10
+"""So much of each tensor of larger ones: copies that differ, differ early. The repair itself compares everything."""
+
+
+@repair("DC005")
+def stale_index(s: Subject, _: Sequence[Finding], __: Wishes) -> Iterator[Edit]:
+    """An index of the files that are there, which hold everything that the old one promises."""
+    if is_stale(s):
+        yield Reindex()
+
+
+@repair("DC006")
+def wrong_index(s: Subject, _: Sequence[Finding], __: Wishes) -> Iterator[Edit]:
+    """An index that agrees with the files, where it is known that all of them belong to the checkpoint."""
+    if may_reindex(s):
+        yield Reindex()
+
+
+@repair("DC008")
+def redundant_copy(s: Subject, findings: Sequence[Finding], _: Wishes) -> Iterator[Edit]:
+    """A PyTorch file that holds nothing but what the files in use hold, byte by byte."""
+    for name in dict.fromkeys(place.file for finding in findings for place in finding.locations[1:]):
+        file = s.checkpoint.file(name or "")
+        if file is not None and is_redundant(s, file, whole=True):
+            yield DropFile(file.name, "a copy of what the safetensors files hold")
+            index = s.checkpoint.pickle_index
+            if index is not None and index.files == (file.name,):
+                yield DropFile(index.file, "it lists nothing else")
+
+
+@repair("DC010")
+def pickles(s: Subject, _: Sequence[Finding], __: Wishes) -> Iterator[Edit]:
+    """The same tensors as safetensors."""
+    if s.selection is not None and may_convert(s, s.selection.files):
+        yield from (Convert(file.name) for file in s.selection.files)
+
+
+@repair("DC012")
+def unread_weights(s: Subject, _: Sequence[Finding], __: Wishes) -> Iterator[Edit]:
+    """An index that names the files that are there; a pickle that this release does not look for as safetensors."""
+    if s.selection is None or s.selection.refused is None or s.selection.refused.cause != "no-files":
+        return
+    if is_stale(s):
+        yield Reindex()
+    elif (file := unread_pickle(s)) is not None:
+        yield Convert(file.name)
+
+
+def is_stale(s: Subject) -> bool:
+    """Whether the files at hand hold everything that the index promises, so that it can be written anew."""
+    return not _promised_in_vain(s) and may_reindex(s)
+
+
+def may_reindex(s: Subject) -> bool:
+    """Whether the index can be written anew from the headers: nothing needed is lost, and nothing strange is read."""
+    from drafcheck.checks.files import is_complete
+
+    index = _index(s)
+    files = _safetensors(s)
+    if index is None or not files or any(file.header.problems for file in files):
+        return False
+    if _promised_in_vain(s) and not is_complete(s):
+        return False
+    left_out = [f for f in files if f.name not in index.files]
+    return all(_belongs(s, file, [f for f in files if f is not file]) for file in left_out)
+
+
+def _index(s: Subject) -> Index | None:
+    return s.selection.index if s.selection is not None else None
+
+
+def _safetensors(s: Subject) -> list[WeightFile]:
+    return [file for file in s.checkpoint.files if file.is_safetensors]
+
+
+def _promised_in_vain(s: Subject) -> set[str]:
+    """The tensors of the index that no file has."""
+    index = _index(s)
+    promised = set(index.weight_map) if index is not None else set()
+    return promised - {t.name for file in _safetensors(s) for t in file.header.tensors}
+
+
+def _belongs(s: Subject, file: WeightFile, others: Sequence[WeightFile]) -> bool:
+    """Whether a file that the index leaves out is a part of the checkpoint.
+
+    What it holds is nowhere else, or the same there; and unless the index is good for nothing the draft class wants it.
+    """
+    there = {t.name: t for other in others for t in other.header.tensors}
+    twice = [(there[t.name], t) for t in file.header.tensors if t.name in there]
+    if not all(alike(s.checkpoint, one, two) for one, two in twice):
+        return False
+    index = _index(s)
+    if index is not None and (index.refused is not None or not set(index.files) & {o.name for o in others}):
+        return True
+    return _is_wanted(s, [t for t in file.header.tensors if t.name not in there])
+
+
+def _is_wanted(s: Subject, tensors: Sequence[Tensor]) -> bool:
+    """Whether all of these lead to parameters that nothing fills, or to nothing by design."""
+    if s.load is None or s.contract is None:
+        return False
+    plan, contract = s.load, s.contract
+    filled = {(w.parameter, w.shard) for w in plan.writes}
+    for tensor in tensors:
+        found = route(contract, tensor.name, plan.parameters)
+        taken = found.end == "parameter" and (found.parameter, found.shard) in filled
+        if found.end not in ("parameter", "mapping", "design") or taken or (found.end == "mapping" and plan.mappings):
+            return False
+    return True
+
+
+def is_redundant(s: Subject, other: WeightFile, *, whole: bool) -> bool:
+    """Whether every tensor of a PyTorch file is in the files that are read, with the same bytes.
+
+    Without ``whole`` a large one is compared only as far as ``SAMPLE`` goes. Nothing is compared over a network.
+    """
+    if s.selection is None or s.checkpoint.place.remote or other.header.problems:
+        return False
+    read = {t.name: t for t in s.selection.tensors}
+    pairs = [(read.get(t.name), t) for t in other.header.tensors]
+    most = None if whole or sum(t.stop - t.start for _, t in pairs) <= WHOLE else SAMPLE
+    return bool(pairs) and all(one is not None and alike(s.checkpoint, one, two, most) for one, two in pairs)
+
+
+def may_convert(s: Subject, files: Sequence[WeightFile]) -> bool:
+    """Whether pickles can be written as safetensors without loss, and are loaded alike then."""
+    if s.load is not None and (s.load.collisions or len(s.load.mappings) > 1):
+        return False  # the last one wins, and the order of the names is another in safetensors
+    names = {name_in_safetensors(file.name) for file in files}
+    taken = any(s.checkpoint.place.holds(name) for name in names)
+    return bool(files) and len(names) == len(files) and not taken and all(map(_is_convertible, files))
+
+
+def _is_convertible(file: WeightFile) -> bool:
+    tensors = file.header.tensors
+    return bool(tensors) and not file.header.problems and all(map(_is_plain, tensors))
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    """Whether a tensor lies in one piece, and safetensors knows its dtype and can write its name."""
+    try:
+        tensor.name.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return tensor.start >= 0 and tensor.dtype in DTYPE_BITS
+
+
+def unread_pickle(s: Subject) -> WeightFile | None:
+    """The one PyTorch file with tensors beside which this release finds nothing to load; None when there are more."""
+    found = [f for f in s.selection.unwanted if not f.is_safetensors] if s.selection is not None else []
+    return found[0] if len(found) == 1 and may_convert(s, found) else None
