@@ -73,6 +73,24 @@ def read_later(s: Subject, engine: Engine) -> DraftConfig | None:
     return read.config if read.refused is None else None
 
 
+def route_to(s: Subject, key: str) -> tuple[str, ...] | None:
+    """Where config.json, as it is written, says what the engine reads under ``key``; None where it says another number.
+
+    The two differ only where the engine converts the config: there a key comes from the top level or the nested table.
+    """
+    route = tuple(key.split("."))
+    if s.config is None or s.written is None or not s.config.settled:
+        return route
+    format_ = in_force(load_toml(s.engine.name, "formats.toml")["converted"], s.engine)
+    rule = _rule(s.engine, s.written.data.get(format_["kind"])) if format_ is not None else None
+    if rule is None or key in rule.get("less_one", {}):
+        return None
+    if route[0] in rule.get("renamed", {}):
+        return (rule["renamed"][route[0]], *route[1:])
+    taken = [*rule.get("take", []), *rule.get("take_if_given", []), *rule.get("take_if_true", [])]
+    return route if route[0] in (*taken, *rule.get("defaults", {})) else (s.config.body, *route)
+
+
 def _is_of(format_: Table, config: DraftConfig) -> bool:
     model_type = config.data.get("model_type")
     if model_type is None:

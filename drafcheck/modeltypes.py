@@ -10,6 +10,7 @@ from drafcheck.contract import Engine, Table, in_force, load_toml
 
 if TYPE_CHECKING:
     from drafcheck.config import DraftConfig
+    from drafcheck.subject import Subject
 
 
 def book(engine: Engine) -> Table:
@@ -44,6 +45,31 @@ def _listed(since: Table, name: str, least: str, most: str) -> bool | None:
             return False if before is not None and Version(before) >= Version(most) else None
         before = version
     return False
+
+
+def of_the_class(s: Subject) -> str | None:
+    """The model_type whose decoder layer the draft class is made of; None where more than that would hang on it.
+
+    The default of theta goes by it, so theta has to be stated.
+    """
+    from drafcheck.rope import stated
+
+    if s.contract is None or s.config is None or all(p.theta is None for p in stated(s.engine, s.config.data)):
+        return None
+    found = decoder_of(s.engine, s.contract.architecture)
+    return found if found is not None and knows(s.engine, found) else None
+
+
+def decoder_of(engine: Engine, architecture: str) -> str | None:
+    """The model_type whose decoder layer a draft class is made of; None when the book does not say."""
+    listed = load_toml(engine.name, "registry.toml").get("decoder", {})
+    return next((name for name, classes in listed.items() if architecture in classes.split()), None)
+
+
+def is_dispensable(s: Subject, config: DraftConfig) -> bool:
+    """Whether a config class that is not there can be done without: the model_type is enough, or the draft class."""
+    known = config.model_type is not None and knows(s.engine, config.model_type) is True
+    return known or of_the_class(s) is not None
 
 
 def nested_keys(engine: Engine, config: DraftConfig) -> list[str]:

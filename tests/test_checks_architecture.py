@@ -50,7 +50,8 @@ def test_a_class_that_comes_later(tmp_path: Path) -> None:
     edit = named("Eagle3DeepseekV2ForCausalLM")
     (found,) = of(lint_draft(tmp_path, edit, "0.5.11"), "DC501")
     assert "sglang has it since 0.5.12" in found.message
-    assert found.help == "use sglang 0.5.12 or later"
+    mend = 'set architectures to ["LlamaForCausalLMEagle3"], which sglang has since 0.4.5'
+    assert found.help == f"{mend}, or use sglang 0.5.12 or later"
     assert of(lint_draft(tmp_path / "late", edit, "0.5.12"), "DC501") == []
 
 

@@ -10,8 +10,10 @@ from drafcheck.contract import in_force, load_toml
 from drafcheck.draftmode import class_name, flag_text, one_of, refusal_text
 from drafcheck.fc import fc_of
 from drafcheck.finding import Confidence, Location, Severity
-from drafcheck.heads import Head, class_for, draft_class, head_in, label_of, misfit, taken_since
-from drafcheck.modeltypes import book, knows, nested_keys
+from drafcheck.fitting import fitting_class, fitting_here
+from drafcheck.flat import flattened
+from drafcheck.heads import Head, draft_class, head_in, label_of, misfit, taken_since
+from drafcheck.modeltypes import book, is_dispensable, knows, nested_keys, of_the_class
 from drafcheck.plan.admission import looked_for, names_count
 from drafcheck.registry import Hit, rule
 from drafcheck.subject import Subject
@@ -57,6 +59,7 @@ def unknown_architecture(s: Subject) -> Iterator[Hit]:
             f"{name} is a target class in {s.engine}, not a draft class{_but(s)}",
             (s.config.at("architectures"),),
             help=_advice(s),
+            fixable=fitting_here(s) is not None,
         )
 
 
@@ -67,7 +70,12 @@ def _nameless(s: Subject, config: DraftConfig) -> Hit:
         if "architectures" in config.data
         else "config.json has no architectures"
     )
-    return Hit(f"{what}: {s.engine} stops with {refusal}", (config.at("architectures"),), help=_advice(s))
+    return Hit(
+        f"{what}: {s.engine} stops with {refusal}",
+        (config.at("architectures"),),
+        help=_advice(s),
+        fixable=fitting_here(s) is not None,
+    )
 
 
 def _unregistered(s: Subject, config: DraftConfig, name: str) -> Hit:
@@ -76,12 +84,14 @@ def _unregistered(s: Subject, config: DraftConfig, name: str) -> Hit:
     refusal = refusal_text(s.engine, "unregistered", looked_for(s.engine, config, name, s.algorithm))
     known = f" ({s.engine.name} has it since {since})" if since else ""
     called = f", as which {s.algorithm} looks for {name}" if wanted != name else ""
+    fits = fitting_here(s)
+    later = f"use {s.engine.name} {since} or later" if since else None
     return Hit(
         f"{s.engine} has no class {wanted}{called}{known}{_but(s)}: {refusal}",
         (config.at("architectures"),),
-        help=f"use {s.engine.name} {since} or later" if since else _advice(s),
+        help=f"{_advice(s)}, or {later}" if fits is not None and later else later or _advice(s),
         confidence=Confidence.CERTAIN if s.engine.exact else Confidence.LIKELY,
-        fixable=not since and _fitting(s) is not None,
+        fixable=fits is not None,
     )
 
 
@@ -94,15 +104,8 @@ def _but(s: Subject) -> str:
     return f"; the tensors are {head.label}" if head is not None else ""
 
 
-def _fitting(s: Subject) -> str | None:
-    head = _head(s)
-    if head is None or s.selection is None:
-        return None
-    return class_for(s.engine, head, (t.name for t in s.selection.tensors))
-
-
 def _advice(s: Subject) -> str | None:
-    fits, head = _fitting(s), _head(s)
+    fits, head = fitting_class(s), _head(s)
     if fits is not None and head is not None and s.selection is not None:
         since = taken_since(s.engine, head, (t.name for t in s.selection.tensors))
         return f'set architectures to ["{fits}"], which {s.engine.name} has since {since}'
@@ -155,6 +158,7 @@ def unknown_model_type(s: Subject) -> Iterator[Hit]:
             (s.config.at("model_type"),),
             help=MODEL_TYPE_ADVICE,
             confidence=Confidence.LIKELY if guesses else Confidence.CERTAIN,
+            fixable=of_the_class(s) is not None,
         )
     elif knows(s.engine, s.config.model_type) is False:
         refusal = rules["refusals"]["unknown"].replace("{name}", s.config.model_type)
@@ -163,6 +167,7 @@ def unknown_model_type(s: Subject) -> Iterator[Hit]:
             (s.config.at("model_type"),),
             help=MODEL_TYPE_ADVICE,
             confidence=Confidence.CERTAIN if s.engine.exact else Confidence.LIKELY,
+            fixable=of_the_class(s) is not None,
         )
 
 
@@ -175,6 +180,7 @@ def _remote_code(s: Subject, config: DraftConfig, auto_config: str) -> Iterator[
         f"auto_map takes the config class from {module}, which is not in the checkpoint",
         (config.at("auto_map", "AutoConfig"),),
         help=f"add {module}, or drop auto_map and use a model_type that the engine knows",
+        fixable=is_dispensable(s, config),
     )
 
 
@@ -196,7 +202,7 @@ def config_dialect(s: Subject) -> Iterator[Hit]:
     """
     assert s.config is not None
     if s.refused is not None and s.refused.cause == "conversion":
-        yield _not_converted(s, s.config, s.refused)
+        yield _not_converted(s, s.config, s.refused)._replace(fixable=flattened(s) is not None)
         return
     keys = nested_keys(s.engine, s.config)
     if not keys:
@@ -204,12 +210,13 @@ def config_dialect(s: Subject) -> Iterator[Hit]:
     rules = book(s.engine)
     body, form = rules["nested"]["body"], rules["nested"]["format"]
     end = "" if s.config.model_type is not None else f", and stops with {rules['refusals']['absent']}"
-    fits = _fitting(s)
+    fits = fitting_class(s)
     named = f', with architectures ["{fits}"]' if fits is not None else ""
     yield Hit(
         f"{form} config: {s.engine} reads {', '.join(keys)} at the top level only, where they are missing{end}",
         (s.config.at(body),),
         help=f"write a flat config: the keys of {body} at the top level{named}",
+        fixable=flattened(s) is not None,
     )
 
 
@@ -252,6 +259,7 @@ def generation_mismatch(s: Subject) -> Iterator[Hit]:
             f"the tensors are {head.label}{_evidence(s)}, but {name} builds {label_of(kind)}",
             (s.config.at("architectures"), *_fc_place(s)),
             help=_advice(s),
+            fixable=fitting_here(s) is not None,
         )
     elif s.algorithm_given and not s.algorithm_launched and (s.wiring is None or s.wiring.captured is not False):
         yield from _other_algorithm(s, s.config)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from drafcheck.conversion import route_to
 from drafcheck.draftmode import flag_text
 from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.modelconfig import (
@@ -22,8 +23,9 @@ from drafcheck.registry import Hit, rule
 if TYPE_CHECKING:
     from drafcheck.config import DraftConfig, TargetConfig
     from drafcheck.subject import Subject
+    from drafcheck.trial import Changes
 
-_STORED = {"F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64"}
+_NAMES = {"F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64"}
 
 
 def _both(s: Subject) -> tuple[DraftConfig, TargetConfig]:
@@ -78,6 +80,16 @@ def short_context(s: Subject) -> Iterator[Hit]:
         stops=stops,
         confidence=Confidence.CERTAIN if plain else Confidence.LIKELY,
     )
+
+
+def length_needed(s: Subject) -> Changes | None:
+    """The length that is served, under the key that says the draft's; None where other keys count as well."""
+    config, target = _both(s)
+    ours, theirs = context_length(s.engine, config.data), _served(s, target)
+    if ours is None or theirs is None or int(ours.value) >= int(theirs.value):
+        return None
+    route = route_to(s, ours.key or "max_position_embeddings")
+    return {route: int(theirs.value)} if ours.plain and route is not None else None
 
 
 def _served(s: Subject, target: TargetConfig) -> Read | None:
@@ -162,8 +174,40 @@ def _unlike(s: Subject, ours: Read, theirs: Read) -> Hit:
         help=f"set {_key_for_all(config)} to {wanted} in config.json, or {launch}" if blame else launch,
         severity=Severity.ERROR if blame else Severity.NOTE,
         confidence=Confidence.CERTAIN if ours.key and blame and not target.route else Confidence.LIKELY,
-        fixable=blame,
+        fixable=dtype_shared(s) is not None,
     )
+
+
+def dtype_shared(s: Subject) -> Changes | None:
+    """The dtype of the target, or the one that is misspelt, under the keys that say it.
+
+    None where the draft's tensors, as they are cast to it when they are loaded, could overflow.
+    """
+    config, target = _both(s)
+    ours, theirs = draft_dtype(s.engine, config), target_dtype(s.engine, target)
+    if unknown := unknown_dtype(s.engine, config):
+        meant = _meant(str(config.data[unknown]))
+        return {(unknown,): meant} if meant is not None else None
+    if ours is None or theirs is None or ours.value == theirs.value or theirs.key is None:
+        return None
+    stored = _stored(s)
+    if stored != theirs.value and (stored, theirs.value) not in _WITHIN:
+        return None
+    keys = ("torch_dtype", "dtype") if config.data.get("dtype") is not None else ("torch_dtype",)
+    return {(key,): theirs.value for key in keys}
+
+
+_WITHIN = (("float16", "bfloat16"), ("float32", "bfloat16"))
+"""A dtype of tensors, and one in which no number of theirs is too large."""
+
+_SHORT = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+
+
+def _meant(text: str) -> str | None:
+    """The name of a dtype that is written with torch's prefix or in short; None for anything else."""
+    name = text.strip().lower().removeprefix("torch.")
+    name = _SHORT.get(name, name)
+    return name if name in _SHORT.values() else None
 
 
 def _no_dtype(s: Subject, config: DraftConfig, unknown: str) -> Hit:
@@ -173,6 +217,7 @@ def _no_dtype(s: Subject, config: DraftConfig, unknown: str) -> Hit:
         (config.at(unknown),),
         help=f"set {unknown} to bfloat16, float16 or float32",
         confidence=Confidence.LIKELY,
+        fixable=dtype_shared(s) is not None,
     )
 
 
@@ -190,14 +235,19 @@ def _key_for_all(config: DraftConfig) -> str:
 
 def _cast(s: Subject, built: Read, place: Location) -> Iterator[Hit]:
     """A note when most stored numbers are of another dtype than the draft is built in."""
+    stored = _stored(s)
+    if stored is not None and stored != built.value:
+        yield Hit(
+            f"the tensors are {stored}, the draft is built in {built.value}: they are cast at load",
+            (place,),
+            help=f"store the tensors in {built.value} to save the cast" if stored in ("float32", "float64") else None,
+            severity=Severity.NOTE,
+        )
+
+
+def _stored(s: Subject) -> str | None:
+    """The dtype of most of the numbers that are loaded; None where it is none that is computed with."""
     stored: Counter[str] = Counter()
     for write in s.load.writes if s.load is not None else []:
         stored[write.tensor.dtype] += write.tensor.numel
-    most = max(stored, key=lambda dtype: stored[dtype], default="")
-    if most in _STORED and _STORED[most] != built.value:
-        yield Hit(
-            f"the tensors are {_STORED[most]}, the draft is built in {built.value}: they are cast at load",
-            (place,),
-            help=f"store the tensors in {built.value} to save the cast" if most in ("F32", "F64") else None,
-            severity=Severity.NOTE,
-        )
+    return _NAMES.get(max(stored, key=lambda dtype: stored[dtype], default=""))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from drafcheck.checks.layers_unread import unread_count
 from drafcheck.contract import load_toml
+from drafcheck.conversion import route_to
 from drafcheck.draftmode import flag_text, one_of
 from drafcheck.fc import Fc, at, fc_of, ids_option, list_layers, states, switch_key, unless_told
 from drafcheck.finding import Confidence, Location, Severity
@@ -14,12 +15,15 @@ from drafcheck.heads import misfit
 from drafcheck.plan.layer_states import first_with
 from drafcheck.plan.wiring import is_fc
 from drafcheck.registry import Hit, rule
+from drafcheck.sizes import key_of
 from drafcheck.subject import Subject
 from drafcheck.targets import capturing_algorithms
+from drafcheck.trial import tried
 from drafcheck.width import hidden_size_meant
 
 if TYPE_CHECKING:
     from drafcheck.plan.model import WiringPlan
+    from drafcheck.trial import Changes
 
 
 @rule("DC401", "fc-input-width", Severity.ERROR, needs=("config", "weights"))
@@ -74,7 +78,33 @@ def _unlike_the_parameter(s: Subject, fc: Fc, w: WiringPlan) -> Hit:
         f"{unless_told(s)}",
         (fc.place, *(at(s, k) for k in keys)),
         help=_width_help(s, fc, w),
+        fixable=width_meant(s) is not None,
     )
+
+
+def width_meant(s: Subject) -> Changes | None:
+    """The width of one state, or the number of states, that follows from ``fc``, the target and the ids listed."""
+    fc, w = fc_of(s), s.wiring
+    if fc is None or w is None or s.contract is None or s.config is None:
+        return None
+    if w.states != "aux" or fc.columns == w.fc_in:
+        return None
+    real = s.target.hidden_size if s.target is not None else None
+    wanted = {"target_hidden": real if w.num_aux and real and fc.columns == w.num_aux * real else None}
+    if w.ids and w.target_hidden and fc.columns == len(w.ids) * w.target_hidden:
+        wanted["num_aux"] = len(w.ids)
+    for name, value in wanted.items():
+        key = key_of(s.contract, s.config, name)
+        if value is not None and key is not None and (route := route_to(s, key)) is not None:
+            return {route: value} if _takes_fc(s, fc, {route: value}) else None
+    return None
+
+
+def _takes_fc(s: Subject, fc: Fc, changes: Changes) -> bool:
+    """Whether the release then builds ``fc`` as it is in the file."""
+    trial = tried(s, changes)
+    parameters = trial.load.parameters.values() if trial is not None and trial.load is not None else ()
+    return any(is_fc(p.name) and p.shape == (fc.rows, fc.columns) for p in parameters)
 
 
 def _width_help(s: Subject, fc: Fc, w: WiringPlan) -> str:
@@ -150,6 +180,7 @@ def aux_not_captured(s: Subject) -> Iterator[Hit]:
             f"{_what_arrives(s, w)}",
             (fc.place, *_why_places(s, w)),
             help=_capture_help(s, w),
+            fixable=switched_on(s) is not None,
             stops=_asks_in_vain(s),
         )
     elif w.captured and w.fc_applied is False and not _refused_before(s, fc, w):
@@ -158,6 +189,15 @@ def aux_not_captured(s: Subject) -> Iterator[Hit]:
             (fc.place,),
             help=list_layers(s),
         )
+
+
+def switched_on(s: Subject) -> Changes | None:
+    """Capturing switched on, where the config alone says no, and ``fc`` takes what then arrives."""
+    fc, w, switch = fc_of(s, skipped=True), s.wiring, switch_key(s)
+    if fc is None or w is None or not switch or not (w.why_not or "").startswith(switch):
+        return None
+    route = route_to(s, switch)
+    return {route: True} if route is not None and _takes_fc(s, fc, {route: True}) else None
 
 
 def _refused_before(s: Subject, fc: Fc, w: WiringPlan) -> bool:
@@ -264,6 +304,7 @@ def target_hidden_size(s: Subject) -> Iterator[Hit]:
             f"the drafter's hidden size is {own}, the target's {theirs}, and {s.engine} takes {said} for one state",
             place,
             help=f"set target_hidden_size to {theirs} if the drafter was trained on this target",
+            fixable=width_of_the_target(s) is not None,
         )
     elif s.load is not None and s.load.refused is None and _embedding_unwritten(s):
         yield Hit(
@@ -272,6 +313,16 @@ def target_hidden_size(s: Subject) -> Iterator[Hit]:
             place,
             help="ship the embed_tokens.weight that the drafter was trained with",
         )
+
+
+def width_of_the_target(s: Subject) -> Changes | None:
+    """The target's width as that of one state, where ``fc`` was made for just that."""
+    fc, theirs = fc_of(s), s.target.hidden_size if s.target is not None else None
+    if fc is None or theirs is None or s.contract is None or s.contract.states != "aux" or s.config is None:
+        return None
+    key = key_of(s.contract, s.config, "target_hidden")
+    route = route_to(s, key) if key is not None else None
+    return {route: theirs} if route is not None and _takes_fc(s, fc, {route: theirs}) else None
 
 
 def _embedding_unwritten(s: Subject) -> bool:

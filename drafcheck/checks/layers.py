@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from drafcheck.conversion import route_to
 from drafcheck.fc import at, layers, list_layers, unless_told
 from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.plan.wiring import reading_of
@@ -22,6 +23,7 @@ from drafcheck.trained import (
 
 if TYPE_CHECKING:
     from drafcheck.plan.model import WiringPlan
+    from drafcheck.trial import Changes
 
 
 @rule("DC403", "aux-layer-range", Severity.ERROR, Severity.WARNING, needs=("config", "contract"), concerns="states")
@@ -195,7 +197,31 @@ def aux_layer_convention(s: Subject) -> Iterator[Hit]:
         help=_convention_help(s, trained, w),
         severity=_SEVERITIES[sure],
         confidence=sure,
+        fixable=ids_as_read(s) is not None,
     )
+
+
+def ids_as_read(s: Subject) -> Changes | None:
+    """The ids as this release reads them, where it is certain what it takes them for and what they were meant as.
+
+    None as well where they would look like other ids of their producer once they are written.
+    """
+    w = s.wiring
+    if w is None or not w.ids or w.inputs is None or w.captured is False:
+        return None
+    trained = _misread(s, w)
+    if trained is None or trained.confidence is not Confidence.CERTAIN or looks_like_its_own(s, trained):
+        return None
+    return ids_written(s, w.source, trained)
+
+
+def ids_written(s: Subject, key: str, trained: Trained) -> Changes | None:
+    """The ids with which this release reads the layers trained on, under ``key``; None where there are none."""
+    ids, route = ids_to_write(s, trained.inputs), route_to(s, key)
+    if ids is None or route is None or s.written is None:
+        return None
+    table = s.written.get(*route[:-1])
+    return {route: list(ids)} if table is None or isinstance(table, dict) else None
 
 
 def _misread(s: Subject, w: WiringPlan) -> Trained | None:

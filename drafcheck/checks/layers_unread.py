@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from drafcheck.checks.layers import id_list, reader_of
+from drafcheck.checks.layers import id_list, ids_written, reader_of
 from drafcheck.contract import load_toml
 from drafcheck.fc import at, fc_of, ids_key, ids_option, layers, list_layers, unless_told
 from drafcheck.finding import Confidence, Location, Severity
@@ -18,6 +18,7 @@ from drafcheck.trained import Trained, ids_to_write, meaning, meant_by, release_
 
 if TYPE_CHECKING:
     from drafcheck.plan.model import WiringPlan
+    from drafcheck.trial import Changes
 
 
 @rule(
@@ -60,8 +61,35 @@ def aux_layers_ignored(s: Subject) -> Iterator[Hit]:
             help=_elsewhere_help(s, trained),
             severity=Severity.ERROR if _costs_all(s, sure) else Severity.WARNING,
             confidence=sure,
+            fixable=ids_moved(s, key) is not None,
         )
     yield from _graphs_take_the_default(s)
+
+
+def ids_moved(s: Subject, key: str) -> Changes | None:
+    """The ids that stand under ``key``, where this release does not look, under the key at which it does.
+
+    None unless it is certain what they were meant as.
+    """
+    found = next((ids for place, ids, agrees, _ in _stated_elsewhere(s) if place == key and not agrees), None)
+    trained = meant_by(s, key, found) if found is not None else None
+    if trained is None or trained.confidence is not Confidence.CERTAIN or (here := _key_read(s)) is None:
+        return None
+    return ids_written(s, here, trained)
+
+
+def ids_of_the_default(s: Subject) -> Changes | None:
+    """The layers that the producer takes by default, where that is certain and this release takes others."""
+    w, trained, here = s.wiring, trained_on(s), _key_read(s)
+    if w is None or trained is None or trained.key or trained.confidence is not Confidence.CERTAIN or here is None:
+        return None
+    return ids_written(s, here, trained) if trained.outputs != w.layer_outputs else None
+
+
+def _key_read(s: Subject) -> str | None:
+    """The first key at which this release looks for layer ids; None when it looks at none."""
+    reading = reading_of(s.engine, s.wiring.runner) if s.wiring is not None else None
+    return str(reading["ids"][0]["key"]) if reading is not None and reading["ids"] else None
 
 
 def _elsewhere_help(s: Subject, trained: Trained | None) -> str:
@@ -178,6 +206,7 @@ def _defaulted(s: Subject, w: WiringPlan, fed: str) -> Hit:
         help=write if sure else f"if the training run's settings say the same, {write}",
         severity=Severity.ERROR if sure and not ids_option(s) else Severity.WARNING,
         confidence=trained.confidence,
+        fixable=ids_of_the_default(s) is not None,
     )
 
 

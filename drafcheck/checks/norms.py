@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from drafcheck.checks.names import names, places, plans, quietly
+from drafcheck.conversion import route_to
 from drafcheck.fc import at
 from drafcheck.finding import Confidence, Severity
 from drafcheck.lookup import MISSING, raw
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from drafcheck.plan.model import LoadPlan
     from drafcheck.producers import Producer
     from drafcheck.subject import Subject
+    from drafcheck.trial import Changes
 
 
 @rule("DC407", "norm-flag", Severity.ERROR, Severity.NOTE, needs=("contract", "load", "config"), concerns="fit")
@@ -60,9 +62,18 @@ def _without_flag(s: Subject, group: Unswitched) -> Hit:
         f"{listed([t.name for t in tensors])} {verb} {end}: {_why(s, group)}",
         (*places(tensors), *(at(s, key) for key in (group.stated or _denied(s, group)))),
         help=flag_help(group),
-        fixable=group.since is None,
+        fixable=flag_set(s, group) is not None,
         about=names(tensors),
     )
+
+
+def flag_set(s: Subject, group: Unswitched) -> Changes | None:
+    """The flag with which this release applies the norms, where it looks; None when it does not know them."""
+    route = route_to(s, key_to_set(group)) if group.since is None else None
+    if route is None or s.written is None:
+        return None
+    table = s.written.get(*route[:-1])
+    return {route: True} if table is None or isinstance(table, dict) else None
 
 
 def _error(plan: LoadPlan, group: Unswitched) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from drafcheck.fc import at
 from drafcheck.finding import Confidence, Severity
 from drafcheck.producers import may_leave_theta_out
 from drafcheck.registry import Hit, rule
 from drafcheck.rope import PLAIN, THETA, Rope, Stated, rope_of, scaling_key, stated
+from drafcheck.trial import Changes, changed
 
 if TYPE_CHECKING:
     from drafcheck.subject import Subject
@@ -68,15 +69,54 @@ def _stops(s: Subject, rope: Rope) -> Hit:
     )
 
 
+def _key(place: Stated) -> str:
+    """Where a place says theta."""
+    return place.key if place.key == THETA else f"{place.key}.{THETA}"
+
+
+def _passed_over(rope: Rope, place: Stated) -> tuple[bool, bool]:
+    """Whether a place says another theta, and another scaling, than those that count."""
+    theta = place.theta is not None and _key(place) != rope.theta_key and _differ(place.theta, rope.theta)
+    scaling = place.key not in (THETA, rope.table) and place.kind not in (PLAIN, rope.kind)
+    unlike = place.kind == rope.kind != PLAIN and place.factor != rope.factor and place.key != rope.table
+    return theta, scaling or unlike
+
+
+def _is_lost(rope: Rope, theta: bool, scaling: bool) -> bool:
+    """Whether nothing contradicts what is passed over."""
+    return (not theta or rope.theta_key is None) and (not scaling or rope.table is None)
+
+
+def mirrored(s: Subject) -> Changes | None:
+    """Theta and the scaling of the one place that states them, where this release looks; None if places contradict."""
+    assert s.config is not None
+    rope, said = rope_of(s.engine, s.config.data), list(stated(s.engine, s.config.data))
+    if rope is None or rope.error is not None:
+        return None
+    changes: dict[tuple[str, ...], Any] = {}
+    for place in said:
+        theta, scaling = _passed_over(rope, place)
+        if not _is_lost(rope, theta, scaling):
+            return None
+        if theta:
+            changes.setdefault((THETA,), place.theta)
+        if scaling:
+            table = {key: value for key, value in s.config.data[place.key].items() if key != THETA}
+            changes.setdefault((scaling_key(s.engine),), table)
+    after = changed(s.config, changes).data
+    built = rope_of(s.engine, after)
+    if not changes or built is None or built.error is not None:
+        return None
+    return None if any(any(_passed_over(built, place)) for place in stated(s.engine, after)) else changes
+
+
 def _unread(s: Subject, rope: Rope, place: Stated) -> Iterator[Hit]:
     """One finding for a place that says something else than what counts."""
-    key = place.key if place.key == THETA else f"{place.key}.{THETA}"
-    theta = place.theta is not None and key != rope.theta_key and _differ(place.theta, rope.theta)
-    scaling = place.key not in (THETA, rope.table) and place.kind not in (PLAIN, rope.kind)
-    scaling = scaling or (place.kind == rope.kind != PLAIN and place.factor != rope.factor and place.key != rope.table)
+    key = _key(place)
+    theta, scaling = _passed_over(rope, place)
     if not theta and not scaling:
         return
-    lost = (not theta or rope.theta_key is None) and (not scaling or rope.table is None)
+    lost = _is_lost(rope, theta, scaling)
     facts = [_theta_counts(s, rope, key, place)] if theta else []
     facts += [_scaling_counts(s, rope, place)] if scaling else []
     rivals = [at(s, k) for k in (rope.theta_key if theta else None, rope.table if scaling else None) if k is not None]
@@ -85,7 +125,7 @@ def _unread(s: Subject, rope: Rope, place: Stated) -> Iterator[Hit]:
         (at(s, key if theta else place.key), *rivals),
         help=_how_to_state(s, theta, scaling, place) if lost else "make both say what the drafter was trained with",
         confidence=Confidence.CERTAIN if lost else Confidence.LIKELY,
-        fixable=lost,
+        fixable=lost and mirrored(s) is not None,
     )
 
 

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 from drafcheck.checks.layer import layer_elsewhere, other_layer
 from drafcheck.checks.names import absent_layers, layer_of, names, places, plans, surplus_layers
 from drafcheck.finding import Confidence, Location, Severity
+from drafcheck.layercount import counted, layers_held
 from drafcheck.lookup import MISSING, raw
 from drafcheck.plan.fit import shape_of
 from drafcheck.plan.model import Parameter, Refusal, Write
 from drafcheck.plan.wiring import is_fc
 from drafcheck.registry import Hit, rule
+from drafcheck.sizes import Reading, one_readings
 from drafcheck.tensor import Tensor
+from drafcheck.values import value_meant
 from drafcheck.width import hidden_size_meant
 from drafcheck.words import count, shape
 
@@ -70,7 +73,7 @@ def _other_width(s: Subject, meant: int, refused: list[Refusal]) -> Hit:
         f"and refuses: {stops}",
         (s.config.at("hidden_size"), *places(tensors, 2)),
         help=f"set `hidden_size` to {meant} in config.json",
-        fixable=True,
+        fixable=any(one.key == "hidden_size" for one in one_readings(s)),
         about=("hidden_size",),
     )
 
@@ -118,6 +121,7 @@ def _refused_shape(s: Subject, refused: list[Refusal]) -> Hit:
         f"{refused[0].error}{_others(len(tensors) - 1)}",
         (*places(tensors, 5), *_sizes_in_config(s, formula)),
         help=_shape_help(s, formula, first.shape, sizes),
+        fixable=bool(_follows(s, names(tensors))),
         about=names(tensors),
     )
 
@@ -137,8 +141,14 @@ def _silent_shape(s: Subject, writes: list[Write]) -> Hit:
         (*places([w.tensor for w in writes], 5), *_sizes_in_config(s, formula)),
         help=_shape_help(s, formula, first.tensor.shape, sizes),
         severity=severity,
+        fixable=bool(_follows(s, names(w.tensor for w in writes))),
         about=names(w.tensor for w in writes),
     )
+
+
+def _follows(s: Subject, tensors: tuple[str, ...]) -> list[Reading]:
+    """The values that follow from the shapes of some tensors."""
+    return [one for one in one_readings(s) if not one.mends.isdisjoint(tensors)]
 
 
 def _others(number: int) -> str:
@@ -207,7 +217,7 @@ def head_geometry(s: Subject) -> Iterator[Hit]:
         (*places(tensors), key),
         help=f"set `head_dim` to {meant} in config.json, if the numbers of heads are right",
         confidence=Confidence.LIKELY,
-        fixable=True,
+        fixable=any(one.key == "head_dim" for one in one_readings(s)),
     )
 
 
@@ -252,26 +262,26 @@ def layer_count(s: Subject) -> Iterator[Hit]:
     """
     plan, contract = plans(s)
     assert s.config is not None
-    said = contract.value("num_layers", s.config)
-    in_file = {layer_of(t.name) or 0 for t in plan.seen if "layer" in t.name}
+    said, in_file = contract.value("num_layers", s.config), len(layers_held(s))
+    fixable = counted(s) is not None
     if plan.refused is not None and plan.refused.cause == "layers":
-        yield _too_many(s, plan.refused, said, len(in_file))
+        yield _too_many(s, plan.refused, said, in_file)._replace(fixable=fixable)
     elif (elsewhere := layer_elsewhere(plan, contract)) is not None and plan.refused is None:
-        yield other_layer(s, elsewhere)
+        yield other_layer(s, elsewhere)._replace(fixable=fixable)
         return
     elif absent := sorted(absent_layers(plan) if plan.refused is None else ()):
         yield Hit(
-            f"config.json says {said} layers, the file holds {len(in_file)}: {_span(absent)} uninitialised",
+            f"config.json says {said} layers, the file holds {in_file}: {_span(absent)} uninitialised",
             (s.config.at("num_hidden_layers"),),
-            help=f"set `num_hidden_layers` to {len(in_file)}",
-            fixable=True,
+            help=f"set `num_hidden_layers` to {in_file}",
+            fixable=fixable,
         )
     elif said == 0 and in_file:
         yield Hit(
-            f"config.json says 0 layers, the file holds {len(in_file)}: {s.engine} builds none and drops them all",
+            f"config.json says 0 layers, the file holds {in_file}: {s.engine} builds none and drops them all",
             (s.config.at("num_hidden_layers"),),
-            help=f"set `num_hidden_layers` to {len(in_file)}",
-            fixable=True,
+            help=f"set `num_hidden_layers` to {in_file}",
+            fixable=fixable,
         )
     yield from _surplus(s, said)
 
@@ -288,7 +298,6 @@ def _too_many(s: Subject, refused: Refusal, said: int | None, in_file: int) -> H
         help="set `num_hidden_layers` to 1"
         if in_file <= 1
         else f"the file holds {in_file} layers: serve with a release whose class builds them",
-        fixable=in_file <= 1,
     )
 
 
@@ -337,6 +346,7 @@ def config_value(s: Subject) -> Iterator[Hit]:
         f"`{refused.key}` is {shown}, which {s.engine} cannot build from: {refused.error}",
         (s.config.at(*refused.key.split(".")),),
         help=_value_help(refused),
+        fixable=value_meant(s) is not None,
     )
 
 

@@ -1,0 +1,70 @@
+"""The number of decoder layers that the file holds, as config.json would have to say it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from drafcheck.checks.layer import layer_elsewhere
+from drafcheck.checks.names import absent_layers, layer_of
+from drafcheck.conversion import route_to
+from drafcheck.lookup import is_integer
+from drafcheck.sizes import key_of
+from drafcheck.trial import Changes, Route, tried
+
+if TYPE_CHECKING:
+    from drafcheck.subject import Subject
+
+KEY = "num_hidden_layers"
+
+
+def layers_held(s: Subject) -> set[int]:
+    """The numbers of the decoder layers in the file; a layer without a number is the first."""
+    return {layer_of(t.name) or 0 for t in s.load.seen if "layer" in t.name} if s.load is not None else set()
+
+
+def counted(s: Subject) -> Changes | None:
+    """The changes with which config.json says as many layers as the file holds.
+
+    None where the layers have a gap, or where this release then still builds others, or refuses.
+    """
+    if s.load is None or s.contract is None or s.config is None:
+        return None
+    held = layers_held(s)
+    said = s.contract.value("num_layers", s.config)
+    if (elsewhere := layer_elsewhere(s.load, s.contract)) is not None:
+        return _of_the_target(s, elsewhere)
+    refused = s.load.refused is not None and s.load.refused.cause == "layers"
+    wrong = refused or absent_layers(s.load) or said == 0
+    if not wrong or not held or held != set(range(len(held))):
+        return None
+    changes = _saying(s, KEY if refused else key_of(s.contract, s.config, "num_layers") or KEY, len(held))
+    return changes if _agrees(s, changes) else None
+
+
+def _of_the_target(s: Subject, number: int) -> Changes | None:
+    """The number of the target's own layers, after which the head lies; where the target has just so many."""
+    assert s.contract is not None
+    key = s.contract.read[s.contract.names["layer"]["count"]][0]
+    known = s.target is not None and s.target.num_hidden_layers == number
+    return {tuple(key.split(".")): number} if known and isinstance(key, str) else None
+
+
+def _saying(s: Subject, key: str, number: int) -> Changes:
+    """The key, and a list with an entry for each layer cut to as many."""
+    assert s.config is not None
+    changes: dict[Route, object] = {}
+    route, kinds = route_to(s, key), s.config.data.get("layer_types")
+    if route is not None:
+        changes[route] = number
+    listed = route_to(s, "layer_types")
+    if listed is not None and isinstance(kinds, list) and len(kinds) > number and is_integer(s.config.data.get(key)):
+        changes[listed] = kinds[:number]
+    return changes
+
+
+def _agrees(s: Subject, changes: Changes) -> bool:
+    trial = tried(s, changes)
+    if trial is None or trial.load is None or trial.refused is not None:
+        return False
+    stopped = trial.load.refused is not None and trial.load.refused.stage != "load"
+    return not stopped and not absent_layers(trial.load)
