@@ -230,7 +230,8 @@ class Contract(NamedTuple):
     Of several entries for one quantity, message or placeholder the first counts.
 
     ``read``: how each quantity is read from config.json; ``messages``: what it says when it refuses. ``flags``,
-    ``refuse``, ``params``, ``required``, ``sharing``, ``expand``, ``computed``, ``skips``, ``unknown``: all in force.
+    ``refuse``, ``params``, ``required``, ``sharing``, ``expand``, ``computed``, ``splits``, ``skips``, ``unknown``: all
+    in force.
     ``names``, ``loaders``, ``mapping``: the first. ``skips``: what the loader passes over for some configs;
     ``unknown``: what it says to names that lead nowhere; ``required``: what it insists on.
     """
@@ -260,6 +261,7 @@ class Contract(NamedTuple):
     expand: Table
     computed: tuple[Table, ...] = ()  # keys that change what is computed and not what is loaded
     proven: bool = True  # False: read in the engine's source, and its classes were not run
+    splits: tuple[Table, ...] = ()  # what tensor parallelism has to divide
     only: tuple[tuple[str, int], ...] = ()  # config keys, each with the only value that the book describes
 
     def undescribed(self, config: DraftConfig) -> str | None:
@@ -343,6 +345,7 @@ def _contract(name: str, architecture: str, book: Table, revision: Table, engine
         params=every("param"),
         expand={key: value for entry in reversed(every("expand")) for key, value in _placeholders(entry).items()},
         computed=every("computed"),
+        splits=every("split"),
         proven=_is_proven(book.get("proof"), revision),
         only=tuple(book.get("not_described", {}).get("other_than", {}).items()),
     )

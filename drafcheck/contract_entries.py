@@ -312,6 +312,29 @@ class Param(Entry):
         return self
 
 
+class Split(Entry):
+    """What tensor parallelism has to divide: a quantity, or the sharded side of the parameters that are loaded so.
+
+    ``replicated``: or it divides the number of ranks; ``padded``: rounded up to a multiple of this first; ``fewest``:
+    it need not be divided, and is at least the number of ranks.
+    """
+
+    quantity: Word = ""
+    loads: list[LoadKind] = []
+    replicated: bool = False
+    padded: int = 1
+    fewest: bool = False
+    error: Word
+    when: Word = ""
+    unless: Word = ""
+
+    @model_validator(mode="after")
+    def _says_what(self) -> Split:
+        if bool(self.quantity) == bool(self.loads):
+            raise ValueError("either `quantity` or `loads` is wanted")
+        return self
+
+
 class Computed(Entry):
     """A key that changes what is computed and leaves no trace in the tensors."""
 

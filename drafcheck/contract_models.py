@@ -24,6 +24,7 @@ from drafcheck.contract_entries import (
     Revision,
     Sharing,
     Skip,
+    Split,
     Texts,
     Unknown,
 )
@@ -90,6 +91,7 @@ class ContractPart(Table):
     param: list[Param] = []
     expand: list[Texts] = []
     computed: list[Computed] = []
+    split: list[Split] = []
 
 
 class ContractBook(ContractPart):
@@ -106,7 +108,7 @@ class ContractBook(ContractPart):
         places = {"{" + key + "}" for entry in self.expand for key in entry}
         conditions: list[tuple[str, int, str, Any]] = [
             (section, number, key, getattr(entry, key, ""))
-            for section in ("flag", "refuse", "skip", "required", "sharing", "param")
+            for section in ("flag", "refuse", "skip", "required", "sharing", "param", "split")
             for number, entry in enumerate(getattr(self, section))
             for key in ("when", "unless")
         ]

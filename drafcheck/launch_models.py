@@ -137,6 +137,13 @@ class Refusal(_Entry):
     error: str = ""
 
 
+class DraftTp(Refusal):
+    """The draft's own tensor parallelism. ``own``: algorithms that go by it; ``otherwise``: options that split more."""
+
+    own: Words = []
+    otherwise: Words = []
+
+
 class Paged(_Entry):
     """What becomes of several candidates with pages of several tokens; ``backends`` are those that can."""
 
@@ -197,7 +204,7 @@ class LaunchBook(_Table):
     single: list[Single] = []
     block: Refusal | None = None
     depth: Depth | None = None
-    draft_tp: Refusal | None = None
+    draft_tp: DraftTp | None = None
     quantization: list[Quantization] = []
     online: Online | None = None
 

@@ -34,6 +34,7 @@ NEEDS = {
     "reference": "--reference",
     "launch": "--launch",
     "comparison": "a vocabulary mapping to compare",
+    "tp": "--tp",
     "rope": "rope facts for this draft class and release",
 }
 """What a rule can need of a Subject, each with the words that say it is missing."""
@@ -101,6 +102,8 @@ class Subject:
             return self.selection is not None and bool(self.selection.files)
         if need == "rope":
             return self._rope_is_known()
+        if need == "tp":  # a launch line that says nothing of it starts one process
+            return self.tp is not None or self.launch is not None
         return getattr(self, need) is not None
 
     def _rope_is_known(self) -> bool:

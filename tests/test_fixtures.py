@@ -41,6 +41,7 @@ TWINS = {
     "DC202": "heads-wider-than-hidden",
     "DC203": "second-layer-without-input-layernorm",
     "DC204": "fc-bias-with-a-slot",
+    "DC205": "key-value-heads-copied",
     "DC301": "full-vocabulary",
     "DC302": "draft-vocabulary-padded",
     "DC303": "unsorted-offsets",
