@@ -72,6 +72,7 @@ class Writer(_Entry):
 
     name: Word
     version: Word = ""
+    draft_ids: Literal["by frequency", ""] = ""
     clue: Annotated[list[Clue], Field(min_length=1)]
     means: list[Means] = []
 

@@ -87,6 +87,13 @@ def may_leave_theta_out(s: Subject) -> bool:
     return any(means.get("theta") == "absent" for entry in writers for means in entry.get("means", []))
 
 
+def orders_by_token(s: Subject) -> bool:
+    """Whether draft ids rise with their tokens, and t2d tells d2t: no one who may be the writer orders them else."""
+    told = producer_of(s)
+    names = (told.producer.name,) if told.producer is not None else told.candidates
+    return not any(entry["name"] in names and "draft_ids" in entry for entry in load_toml(BOOK).get("producer", []))
+
+
 def _tell(files: _Files) -> Told:
     book = load_toml(BOOK)
     if not files.there or not book:

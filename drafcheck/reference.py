@@ -60,7 +60,7 @@ def open_reference(path: str | Path) -> Reference:
     """
     try:
         place, name = _located(path)
-        found = _from_folder(path, place) if name is None else _from_file(place, name)
+        found = _from_folder(path, place) if name is None else from_file(place, name)
     except (DecodeError, SourceError) as error:
         raise UsageError(f"--reference {path}: {getattr(error, 'message', error)}") from error
     except NothingToCheck as error:
@@ -77,7 +77,8 @@ def _located(path: str | Path) -> tuple[Place, str | None]:
         raise UsageError(f"--reference {error}") from error
 
 
-def _from_file(place: Place, name: str) -> Reference:
+def from_file(place: Place, name: str) -> Reference:
+    """The mapping in a file of a folder. Raises DecodeError, SourceError and UsageError."""
     if name.endswith(".npy"):
         return _from_npy(place, name)
     source = place.source(name)

@@ -10,7 +10,11 @@ from drafcheck.fix.edits import Convert
 
 CASES = sorted(path.parent.relative_to(FIXTURES).as_posix() for path in FIXTURES.glob("*/*/args.txt"))
 
-OWN = (*(f"DC00{n}" for n in range(1, 10)), "DC010", "DC011", "DC012", "DC101", "DC104", "DC105", "DC108")
+OWN = (
+    *(f"DC00{n}" for n in range(1, 10)),
+    *("DC010", "DC011", "DC012", "DC101", "DC104", "DC105", "DC108"),
+    *("DC301", "DC303", "DC304", "DC305", "DC306", "DC307", "DC308"),
+)
 """The rules whose flags are held against their repairs."""
 
 

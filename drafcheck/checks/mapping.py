@@ -66,6 +66,7 @@ def d2t_out_of_range(s: Subject) -> Iterator[Hit]:
         at(v.d2t_tensor),
         help="write the d2t that was made for this target (target token minus draft id)",
         confidence=sure(v),
+        fixable=_replaced(s),
         stops=bool(_stops(s, "outside")),
     )
 
@@ -108,8 +109,16 @@ def d2t_not_unique(s: Subject) -> Iterator[Hit]:
             f"first draft ids {one} and {two}: token {token}{_stops(s, 'twice')}",
             at(v.d2t_tensor),
             help="write the d2t that this lm_head was trained with",
+            fixable=_replaced(s),
             stops=bool(_stops(s, "twice")),
         )
+
+
+def _replaced(s: Subject) -> bool:
+    """Whether a repair knows the d2t that belongs here."""
+    from drafcheck.fix.repairs.mapping import faulty_map  # a healthy map needs no repair
+
+    return bool(faulty_map(s))
 
 
 def _first_twins(tokens: Sequence[int]) -> tuple[int, int, int]:
@@ -141,6 +150,8 @@ def d2t_absolute(s: Subject) -> Iterator[Hit]:
     v, _, _, _ = parts(s)
     if v.raw is None or v.meant != "absolute" or v.semantics != "offset" or _is_unusable(v):
         return
+    from drafcheck.fix.repairs.mapping import absolute_map
+
     by = "t2d keeps exactly these tokens" if v.certainty is Confidence.CERTAIN else "no value occurs twice"
     last = len(v.raw) - 1
     yield Hit(
@@ -149,7 +160,7 @@ def d2t_absolute(s: Subject) -> Iterator[Hit]:
         at(v.d2t_tensor, v.t2d_tensor if v.certainty is Confidence.CERTAIN else None),
         help="store target token minus draft id",
         confidence=v.certainty,
-        fixable=True,
+        fixable=bool(absolute_map(s)),
     )
 
 
@@ -178,6 +189,7 @@ def d2t_identity(s: Subject) -> Iterator[Hit]:
         at(v.d2t_tensor),
         help=help_without_d2t(v),
         confidence=sure(v),
+        fixable=_replaced(s),
     )
 
 
@@ -207,6 +219,8 @@ def t2d_mismatch(s: Subject) -> Iterator[Hit]:
     if both == kept == len(v.targets):
         yield from _mask_length(v, len(v.t2d))
         return
+    from drafcheck.fix.repairs.mapping import right_mask
+
     outcome = f"t2d keeps {kept} tokens and d2t reaches {len(v.targets)}; {both} are the same"
     yield Hit(
         outcome if kept else f"t2d keeps no token at all and d2t reaches {len(v.targets)}: the mask was never filled",
@@ -214,7 +228,7 @@ def t2d_mismatch(s: Subject) -> Iterator[Hit]:
         help="compute t2d from d2t when d2t is the one that lm_head was trained with",
         severity=Severity.ERROR if kept else Severity.WARNING,
         confidence=Confidence.LIKELY,
-        fixable=True,
+        fixable=bool(right_mask(s)),
     )
 
 
@@ -289,15 +303,18 @@ def d2t_dtype(s: Subject) -> Iterator[Hit]:
         outcome = "a mask, not offsets"
     if outcome is None:
         return
+    from drafcheck.fix.repairs.mapping import integral_map
+
     loss = f"; {v.unreadable}" if v.unreadable else ""
     yield Hit(
         f"d2t is stored as {tensor.dtype}, {outcome}{loss}",
         at(tensor),
         help="store d2t as I64, from the trainer's mapping" if loss or tensor.dtype in MASKS else "store d2t as I64",
+        fixable=bool(integral_map(s)),
     )
 
 
-def other_map(v: VocabularyPlan, rows: int) -> Hit:
+def other_map(s: Subject, v: VocabularyPlan, rows: int) -> Hit:
     """DC302's finding on a d2t that is there the wrong way round: an entry for each target token."""
     holds = "t2d's flags" if v.meant == FLAGS else "the inverse map, the draft id of each token"
     return Hit(
@@ -305,5 +322,5 @@ def other_map(v: VocabularyPlan, rows: int) -> Hit:
         at(v.d2t_tensor, v.head_tensor),
         help="write target token minus draft id for each draft id",
         confidence=v.certainty,
-        fixable=True,
+        fixable=_replaced(s),
     )

@@ -1,4 +1,4 @@
-"""DC301, DC302, DC309, DC310, DC312: is there a head and a mapping, and do their sizes agree?"""
+"""DC301 and DC302: is there a mapping, and do the sizes of the draft vocabulary agree?"""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from drafcheck.contract import Contract
 from drafcheck.finding import Confidence, Location, Severity
-from drafcheck.heads import misfit
 from drafcheck.lookup import MISSING, raw
 from drafcheck.plan.inverse import INVERTED
 from drafcheck.plan.model import LoadPlan, VocabularyPlan
@@ -50,7 +49,8 @@ def sure(v: VocabularyPlan) -> Confidence:
     return Confidence.CERTAIN if v.vocab_source == "target" else Confidence.LIKELY
 
 
-def _has_head(load: LoadPlan) -> bool:
+def has_head(load: LoadPlan) -> bool:
+    """Whether there is a head in the file, under whatever name."""
     return any("lm_head" in t.name for t in load.seen)
 
 
@@ -60,7 +60,8 @@ def rows_built(load: LoadPlan) -> int | None:
     return parameter.shape[0] if parameter is not None and parameter.shape[0] > 0 else None
 
 
-def _refuses(load: LoadPlan, key: str) -> bool:
+def refuses(load: LoadPlan, key: str) -> bool:
+    """Whether the engine stops at a key of the config."""
     return load.refused is not None and load.refused.key == key
 
 
@@ -81,7 +82,7 @@ def missing_d2t(s: Subject) -> Iterator[Hit]:
     It can be computed from t2d when the trainer orders draft ids by token.
     """
     v, load, contract, _ = parts(s)
-    if v.d2t_tensor is not None or _refuses(load, "draft_vocab_size"):
+    if v.d2t_tensor is not None or refuses(load, "draft_vocab_size"):
         return
     rows = v.draft_vocab if v.head_rows is None else v.head_rows
     reduced = rows is not None and v.vocab is not None and is_reduced(rows, v.vocab)
@@ -91,12 +92,15 @@ def missing_d2t(s: Subject) -> Iterator[Hit]:
         yield from _no_table(s, v, load)
     elif contract.mapping.get("wanted"):
         zeros = "add a d2t of zeros, int64, one for each row of lm_head"
-        yield Hit(f"no d2t: {without}", at(v.head_tensor), help=help_without_d2t(v) if reduced else zeros)
+        yield Hit(
+            f"no d2t: {without}", at(v.head_tensor), help=help_without_d2t(v) if reduced else zeros, fixable=_mapped(s)
+        )
     elif required:
         yield Hit(
             f"no d2t: {s.engine} asks every head for one, also at full vocabulary, and stops ({required})",
             at(v.head_tensor),
             help=help_without_d2t(v) if reduced else "add a d2t of zeros, int64, one for each row of lm_head",
+            fixable=_mapped(s),
         )
     elif reduced and not v.tied and not v.head_from_target and not _other_rows(v, load):
         yield Hit(
@@ -104,8 +108,16 @@ def missing_d2t(s: Subject) -> Iterator[Hit]:
             at(v.head_tensor) or (key(s, "draft_vocab_size"),),
             help=_help_to_map(v, load, rows),
             confidence=sure(v),
+            fixable=_mapped(s),
             stops="without" in contract.mapping,
         )
+
+
+def _mapped(s: Subject) -> bool:
+    """Whether a repair knows the d2t that is missing."""
+    from drafcheck.fix.repairs.mapping import missing_map  # where there is one nothing is to be mended
+
+    return bool(missing_map(s))
 
 
 def _other_rows(v: VocabularyPlan, load: LoadPlan) -> bool:
@@ -137,6 +149,7 @@ def _no_table(s: Subject, v: VocabularyPlan, load: LoadPlan) -> Iterator[Hit]:
             f"({load.refused.error})",
             (*at(v.head_tensor), key(s, "draft_vocab_size")),
             help=help_without_d2t(v),
+            fixable=_mapped(s),
         )
 
 
@@ -176,7 +189,7 @@ def draft_vocab_size(s: Subject) -> Iterator[Hit]:
     Set `draft_vocab_size` to the rows of `lm_head`; write the d2t that belongs to this head.
     """
     v, load, _, _ = parts(s)
-    if _refuses(load, "draft_vocab_size") and load.refused is not None:
+    if refuses(load, "draft_vocab_size") and load.refused is not None:
         yield _unusable_size(s, v, load.refused.error)
         return
     built = rows_built(load)
@@ -200,7 +213,7 @@ def _unusable_size(s: Subject, v: VocabularyPlan, error: str) -> Hit:
     return Hit(
         f"draft_vocab_size {is_what}, and {s.engine} needs a number there ({error}){_others(v)}",
         (key(s, "draft_vocab_size"), *at(v.head_tensor)),
-        help=f"set draft_vocab_size to {wanted}, the rows of lm_head" if v.head_rows else _help_headless(s),
+        help=f"set draft_vocab_size to {wanted}, the rows of lm_head" if v.head_rows else help_headless(s),
         fixable=v.head_rows is not None,
     )
 
@@ -237,8 +250,16 @@ def _mapping_refused(s: Subject, v: VocabularyPlan) -> list[Hit]:
             f"{_why_built(s, v)} and refuses: {refused.error}",
             (*at(refused.tensor, v.head_tensor), key(s, "draft_vocab_size")),
             help="write the d2t that this lm_head was trained with",
+            fixable=_resized(s),
         )
     ]
+
+
+def _resized(s: Subject) -> bool:
+    """Whether a repair knows the d2t, or the number in the config, that goes with the head."""
+    from drafcheck.fix.repairs.mapping import faulty_map
+
+    return bool(faulty_map(s))
 
 
 def _mapping_length(s: Subject, v: VocabularyPlan, built: int | None) -> Iterator[Hit]:
@@ -251,11 +272,12 @@ def _mapping_length(s: Subject, v: VocabularyPlan, built: int | None) -> Iterato
             f"d2t has the shape {list(tensor.shape)}; one value for each of the {rows} rows of lm_head is read",
             at(tensor, v.head_tensor),
             help=f"store d2t with the shape [{rows}]",
+            fixable=_resized(s),
         )
     elif v.meant in INVERTED:
         from drafcheck.checks.mapping import other_map  # which builds on this module
 
-        yield other_map(v, rows)
+        yield other_map(s, v, rows)
     elif tensor.numel != rows:
         short = tensor.numel < rows
         said = parts(s)[2].mapping.get("short" if short else "long")
@@ -267,115 +289,16 @@ def _mapping_length(s: Subject, v: VocabularyPlan, built: int | None) -> Iterato
             help="write the d2t that this lm_head was trained with",
             severity=Severity.ERROR if short or said else Severity.WARNING,
             confidence=Confidence.CERTAIN if short or said else Confidence.LIKELY,
+            fixable=_resized(s),
             stops=bool(said),
         )
 
 
-@rule("DC309", "missing-lm-head", Severity.ERROR, needs=("load", "weights"), concerns="head")
-def missing_lm_head(s: Subject) -> Iterator[Hit]:
-    """The checkpoint has no lm_head, and the engine takes none, or the wrong one, from the target.
-
-    ## What it does
-    Reports heads without `lm_head` where this release leaves its own uninitialised, and those where it borrows the
-    target's head while d2t renumbers the tokens. A head under a name that is dropped is DC101's or DC105's.
-
-    ## Why is this bad?
-    A random head proposes random tokens: accept length 2.30 -> 1.01 on SGLang 0.5.15.post1, without a word. vLLM since
-    0.16 takes the target's head: right at full vocabulary, and the wrong rows under a d2t (run on 0.16.0 to 0.33.0: the
-    logits are those of the target's first rows).
-
-    ## Fix
-    Export `lm_head`. For SGLang since 0.5.2 a drafter of full vocabulary that uses the target's head says so with
-    `draft_vocab_size: null`; for vLLM it just has none.
-    """
-    v, load, contract, _ = parts(s)
-    if v.tied or _has_head(load) or _refuses(load, "draft_vocab_size") or misfit(s) is not None:
-        return
-    if v.head_from_target:
-        yield from _borrowed_in_vain(s, v) if contract.mapping.get("parameter") else _borrowed_and_renumbered(v)
-    elif HEAD in load.parameters:
-        yield Hit(
-            f"no lm_head in the checkpoint: the {rows_built(load) or v.draft_vocab or '?'} rows "
-            f"that {s.engine} builds stay uninitialised",
-            (key(s, "draft_vocab_size"),),
-            help=_help_headless(s),
-        )
-
-
-def _borrowed_and_renumbered(v: VocabularyPlan) -> Iterator[Hit]:
-    if v.raw is not None and any(v.raw):
-        yield Hit(
-            f"the target's head is borrowed (draft_vocab_size is null), but d2t renumbers its first {len(v.raw)} rows",
-            at(v.d2t_tensor),
-            help="export the reduced lm_head that belongs to this d2t, or leave d2t out",
-        )
-
-
-def _borrowed_in_vain(s: Subject, v: VocabularyPlan) -> Iterator[Hit]:
-    """The target's head in the place of a smaller one: its first rows are taken, whatever the draft ids stand for."""
-    _, load, _, _ = parts(s)
-    rows = rows_built(load) or (len(v.raw) if v.raw is not None else None)
-    if rows is None or v.vocab is None or not is_reduced(rows, v.vocab):
-        return
-    renumbered = v.raw is not None and any(v.raw)
-    outcome = "and d2t makes other tokens of them" if renumbered else f"and no token from {rows} on is ever proposed"
-    first = f"of which it uses the rows 0 to {rows - 1} (draft_vocab_size {rows}) {outcome}"
-    lent = next((entry for entry in parts(s)[2].sharing if entry["parameter"] == HEAD and "outcome" in entry), None)
-    yield Hit(
-        f"no lm_head in the checkpoint: {s.engine} takes the target's, "
-        f"{lent['outcome'].replace('{rows}', str(rows)) if lent is not None else first}",
-        (key(s, "draft_vocab_size"), *at(v.d2t_tensor)),
-        help="export the drafter again with lm_head.weight",
-        confidence=sure(v),
-    )
-
-
-def _help_headless(s: Subject) -> str:
+def help_headless(s: Subject) -> str:
+    """What to do about a head that the file does not have."""
     v, _, contract, _ = parts(s)
     export = "export the drafter again with lm_head.weight"
     full = v.draft_vocab is None or (v.vocab is not None and v.draft_vocab >= v.vocab)
     if full and any(f.get("null") == "draft_vocab_size" for f in contract.flags):
         return f"{export}, or set draft_vocab_size to null if it drafts with the target's own head"
     return export
-
-
-@rule("DC310", "tied-head", Severity.ERROR, Severity.WARNING, needs=("load",), concerns="head")
-def tied_head(s: Subject) -> Iterator[Hit]:
-    """`tie_word_embeddings` makes the engine ignore the head in the file.
-
-    ## What it does
-    Reports a true `tie_word_embeddings` beside an `lm_head` in the file or a d2t. A head-less drafter of full
-    vocabulary may be tied; an `lm_head` of full vocabulary under a tied target may be a copy of it: a warning.
-
-    ## Why is this bad?
-    The head becomes the target's embedding table, with a row for each target token; the one in the file is dropped
-    without a word. Accept length 2.30 -> 1.01 on SGLang 0.5.15.post1, with and without an `lm_head` in the file.
-
-    ## Fix
-    Set `tie_word_embeddings` to false (a config copied from a tied target often says true).
-    """
-    v, load, contract, _ = parts(s)
-    renumbered = v.raw is not None and any(v.raw)
-    if not v.tied or not (_has_head(load) or renumbered):
-        return
-    copy = v.head_rows is not None and v.head_rows == v.vocab and not renumbered and _target_ties(s)
-    what = (
-        f"the lm_head in the file ({v.head_rows} rows) is dropped" if _has_head(load) else "no head of its own is left"
-    )
-    mapped = f", while d2t maps {len(v.raw)} draft ids" if v.raw is not None and renumbered else ""
-    usual = "the target's embedding table is the head"
-    head = next((flag["says"] for flag in contract.flags if flag["name"] == "tied" and "says" in flag), usual)
-    yield Hit(
-        f"tie_word_embeddings is true: {what} and {head}{mapped}",
-        (key(s, "tie_word_embeddings"), *at(v.head_tensor, v.d2t_tensor if renumbered else None)),
-        help="set tie_word_embeddings to false"
-        if _has_head(load)
-        else "export lm_head, set tie_word_embeddings to false",
-        severity=Severity.WARNING if copy else Severity.ERROR,
-        confidence=Confidence.LIKELY if copy else Confidence.CERTAIN,
-        fixable=_has_head(load),
-    )
-
-
-def _target_ties(s: Subject) -> bool:
-    return s.target is not None and (s.target.flag("tie_word_embeddings") or False)
