@@ -99,6 +99,8 @@ def tied_head(s: Subject) -> Iterator[Hit]:
         f"the lm_head in the file ({v.head_rows} rows) is dropped" if has_head(load) else "no head of its own is left"
     )
     mapped = f", while d2t maps {len(v.raw)} draft ids" if v.raw is not None and renumbered else ""
+    from drafcheck.fix.repairs.vocabulary import untied
+
     usual = "the target's embedding table is the head"
     head = next((flag["says"] for flag in contract.flags if flag["name"] == "tied" and "says" in flag), usual)
     yield Hit(
@@ -109,7 +111,7 @@ def tied_head(s: Subject) -> Iterator[Hit]:
         else "export lm_head, set tie_word_embeddings to false",
         severity=Severity.WARNING if copy else Severity.ERROR,
         confidence=Confidence.LIKELY if copy else Confidence.CERTAIN,
-        fixable=has_head(load),
+        fixable=untied(s) is not None,
     )
 
 

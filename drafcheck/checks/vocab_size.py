@@ -42,12 +42,19 @@ def vocab_size(s: Subject) -> Iterator[Hit]:
             f"vocab_size is {size}, embed_tokens has {rows} rows: {s.engine} refuses it at load",
             (*at(tensor), key(s, "vocab_size")),
             help=f"set vocab_size to {rows}",
-            fixable=True,
+            fixable=_fitted(s),
         )
     elif (too_wide := _spread(s, size)) is not None:
         yield too_wide
     elif v.target_vocab is not None and is_another(size, v.target_vocab):
         yield _unlike_target(s, load, size, v.target_vocab)
+
+
+def _fitted(s: Subject) -> bool:
+    """Whether a repair knows the number with which everything fits."""
+    from drafcheck.fix.repairs.vocabulary import vocabulary_fitted
+
+    return vocabulary_fitted(s) is not None
 
 
 def _spread(s: Subject, size: int) -> Hit | None:
@@ -64,9 +71,8 @@ def _spread(s: Subject, size: int) -> Hit | None:
     else:
         return None
     vocab = v.target_vocab or built
-    return Hit(
-        f"vocab_size is {size}: {outcome}", (key(s, "vocab_size"),), help=f"set vocab_size to {vocab}", fixable=True
-    )
+    wanted = f"set vocab_size to {vocab}"
+    return Hit(f"vocab_size is {size}: {outcome}", (key(s, "vocab_size"),), help=wanted, fixable=_fitted(s))
 
 
 def _unlike_target(s: Subject, load: LoadPlan, size: int, target: int) -> Hit:

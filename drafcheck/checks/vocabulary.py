@@ -114,10 +114,11 @@ def missing_d2t(s: Subject) -> Iterator[Hit]:
 
 
 def _mapped(s: Subject) -> bool:
-    """Whether a repair knows the d2t that is missing."""
+    """Whether a repair knows the d2t that is missing, or why it is not read."""
     from drafcheck.fix.repairs.mapping import missing_map  # where there is one nothing is to be mended
+    from drafcheck.fix.repairs.vocabulary import vocabulary_said
 
-    return bool(missing_map(s))
+    return bool(missing_map(s) or vocabulary_said(s))
 
 
 def _other_rows(v: VocabularyPlan, load: LoadPlan) -> bool:
@@ -199,7 +200,7 @@ def draft_vocab_size(s: Subject) -> Iterator[Hit]:
             f"lm_head has {v.head_rows} rows, {s.engine} builds {built} {_why_built(s, v)} and stops{_others(v)}",
             (*at(v.head_tensor), key(s, "draft_vocab_size")),
             help=f"set draft_vocab_size to {v.head_rows}" if config_is_wrong else f"export the lm_head of {built} rows",
-            fixable=config_is_wrong,
+            fixable=_resized(s),
         )
         return
     yield from _mapping_refused(s, v) or _mapping_length(s, v, built)
@@ -214,7 +215,7 @@ def _unusable_size(s: Subject, v: VocabularyPlan, error: str) -> Hit:
         f"draft_vocab_size {is_what}, and {s.engine} needs a number there ({error}){_others(v)}",
         (key(s, "draft_vocab_size"), *at(v.head_tensor)),
         help=f"set draft_vocab_size to {wanted}, the rows of lm_head" if v.head_rows else help_headless(s),
-        fixable=v.head_rows is not None,
+        fixable=_resized(s),
     )
 
 
@@ -258,8 +259,9 @@ def _mapping_refused(s: Subject, v: VocabularyPlan) -> list[Hit]:
 def _resized(s: Subject) -> bool:
     """Whether a repair knows the d2t, or the number in the config, that goes with the head."""
     from drafcheck.fix.repairs.mapping import faulty_map
+    from drafcheck.fix.repairs.vocabulary import rows_said
 
-    return bool(faulty_map(s))
+    return bool(faulty_map(s) or rows_said(s))
 
 
 def _mapping_length(s: Subject, v: VocabularyPlan, built: int | None) -> Iterator[Hit]:
