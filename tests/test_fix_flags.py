@@ -12,7 +12,7 @@ CASES = sorted(path.parent.relative_to(FIXTURES).as_posix() for path in FIXTURES
 
 OWN = (
     *(f"DC00{n}" for n in range(1, 10)),
-    *("DC010", "DC011", "DC012", "DC101", "DC104", "DC105", "DC108"),
+    *("DC010", "DC011", "DC012", "DC101", "DC102", "DC104", "DC105", "DC108", "DC204"),
     *(f"DC30{n}" for n in range(1, 9)),
     *("DC310", "DC312"),
 )

@@ -47,6 +47,8 @@ def bias_without_slot(s: Subject) -> Iterator[Hit]:
     for zero, severity in ((True, Severity.WARNING), (False, Severity.ERROR)):
         group = [d.tensor for d in homeless if (d.zero is True) is zero]
         if group:
+            from drafcheck.fix.repairs.biases import housed  # where every bias has its place nothing is to be mended
+
             state = "all zero, " if zero else ""
             yield Hit(
                 f"{count(len(group), 'bias tensor')} ({state}{listed([t.name for t in group])}) without a parameter in "
@@ -54,6 +56,7 @@ def bias_without_slot(s: Subject) -> Iterator[Hit]:
                 places(group),
                 help=_bias_help(s, group[0].name),
                 severity=severity,
+                fixable=bool(housed(s, group)),
                 about=names(group),
             )
     yield from _unwritten_biases(s)
@@ -80,6 +83,8 @@ def _unwritten_biases(s: Subject) -> Iterator[Hit]:
     for initial, severity in (("empty", Severity.ERROR), ("random", Severity.NOTE)):
         group = [n for n in biases if plan.parameters[n].initial == initial]
         if group:
+            from drafcheck.fix.repairs.biases import filled
+
             state = "uninitialised memory" if initial == "empty" else "its random initialisation"
             said = [k for k in ("attention_bias", "bias") if s.config is not None and s.config.data.get(k)]
             yield Hit(
@@ -87,6 +92,7 @@ def _unwritten_biases(s: Subject) -> Iterator[Hit]:
                 tuple(s.config.at(k) for k in said if s.config is not None) or (Location(file="config.json"),),
                 help=_help_unwritten(said, initial),
                 severity=severity,
+                fixable=bool(filled(s, group)),
                 about=tuple(group),
             )
 

@@ -71,11 +71,15 @@ def _stops_without(s: Subject) -> Iterator[Hit]:
     """A loader that asks for every parameter, biases and norms too; a missing mapping is DC301's."""
     plan, _ = plans(s)
     if plan.refused is not None and plan.unwritten:
+        from drafcheck.fix.repairs.biases import filled  # a whole checkpoint has nothing to be mended
+
+        biases = all(name.endswith(".bias") for name in plan.unwritten)
         yield Hit(
             f"nothing in the file fills {count(len(plan.unwritten), 'parameter')} of {s.engine}, which stops then "
             f"({plan.refused.error}): {listed(plan.unwritten)}",
             (Location(file=_file(s)),),
             help="mend the names of the dropped tensors" if lost(s) else "export the drafter again with these tensors",
+            fixable=biases and bool(filled(s, plan.unwritten)),
             about=tuple(plan.unwritten),
         )
 
