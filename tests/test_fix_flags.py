@@ -14,7 +14,7 @@ OWN = (
     *(f"DC00{n}" for n in range(1, 10)),
     *("DC010", "DC011", "DC012", "DC101", "DC102", "DC104", "DC105", "DC108", "DC204"),
     *(f"DC30{n}" for n in range(1, 9)),
-    *("DC310", "DC312"),
+    *("DC309", "DC310", "DC311", "DC312", "DC313"),
 )
 """The rules whose flags are held against their repairs."""
 

@@ -22,19 +22,23 @@ if TYPE_CHECKING:
     from drafcheck.subject import Subject
 
 
+FROM_REFERENCE = "from the reference"
+
+
 class Map(NamedTuple):
-    """The target token of each draft id, and what says so: ``from t2d``."""
+    """The target token of each draft id, and what says so: ``from t2d``; ``sure``: whatever the d2t at hand says."""
 
     tokens: Sequence[int]
     source: str
+    sure: bool = False
 
 
 def map_of(s: Subject, *, trusting: bool = False) -> Map | None:
     """The map that the head was trained with, where something beside d2t tells it for certain; None otherwise.
 
-    In this order: ``--reference``, when the checkpoint's t2d keeps exactly its tokens, or when ``trusting`` the user; a
-    mapping file in the folder, of the right size; t2d alone, unless the trainer may have ordered draft ids otherwise
-    than by token.
+    In this order: ``--reference``, when its head is the same, or the checkpoint's t2d keeps exactly its tokens, or when
+    ``trusting`` the user; a mapping file in the folder, of the right size; t2d alone, unless the trainer may have
+    ordered draft ids otherwise than by token.
     """
     return next(_maps(s, trusting=trusting), None)
 
@@ -45,16 +49,29 @@ def _maps(s: Subject, *, trusting: bool) -> Iterator[Map]:
     if v is None or rows is None:
         return
     kept = kept_tokens(v.t2d) if v.t2d is not None else []
-    if s.reference is not None and (kept or trusting):
+    if s.reference is not None:
         found = settled(s.reference, rows, v.vocab)
-        if found.ordered and not found.full and is_map(v, found.targets, kept):
-            yield Map(found.targets, "from the reference")
+        if has_same_head(s) and is_map(v, found.targets):
+            yield Map(found.targets, FROM_REFERENCE, sure=True)
+        if (kept or trusting) and found.ordered and not found.full and is_map(v, found.targets, kept):
+            yield Map(found.targets, FROM_REFERENCE)
     for name, told in _beside(s):
         found = settled(told, rows, v.vocab)
         if (found.ordered or orders_by_token(s)) and is_map(v, found.targets, kept or kept_tokens(found.t2d or b"")):
             yield Map(found.targets, f"from {name}")
     if kept and is_map(v, kept, kept) and orders_by_token(s):
         yield Map(kept, "from t2d")
+
+
+def has_same_head(s: Subject) -> bool:
+    """Whether the reference is a checkpoint whose head is the one at hand, so that its mapping is this head's too."""
+    from drafcheck.fix.borrow import same_head  # few references have a head
+
+    head = s.vocabulary.head_tensor if s.vocabulary is not None else None
+    there = s.reference
+    if there is None or head is None or not there.ordered or there.full or there.head_rows != head.shape[0]:
+        return False
+    return len(there.targets) == there.head_rows and same_head(there.path, s.checkpoint, head)
 
 
 def rows_of(v: VocabularyPlan) -> int | None:

@@ -148,9 +148,11 @@ def _known(s: Subject) -> Map | None:
     """A map from elsewhere that has the tokens of what is right in the d2t at hand; zeros say nothing."""
     v = _plan(s)
     found = map_of(s)
-    if found is None or v.targets is None or v.meant == "identity":
-        return found if v.meant == "identity" else None
-    return found if agrees(v.targets, found.tokens) else None
+    if found is None or v.meant == "identity":
+        return found
+    if v.targets is None:
+        return found if found.sure else None
+    return found if found.sure or agrees(v.targets, found.tokens) else None
 
 
 @repair("DC301", "DC306", cost=TRUST)
@@ -191,13 +193,18 @@ def believe_map(s: Subject, findings: Sequence[Finding], _: Wishes) -> Iterator[
     """t2d from d2t, on the user's word."""
     v = _plan(s)
     length_alone = v.t2d is not None and v.targets is not None and set(kept_tokens(v.t2d)) == set(v.targets)
-    if findings and not length_alone and not _mask_is_wrong(s):
+    if findings and not length_alone and not _mask_is_wrong(s) and not _differs(s):
         yield from _mask(v)
 
 
 def right_mask(s: Subject) -> list[Edit]:
     """The t2d that goes with d2t; nothing where it may be d2t that is wrong."""
-    return _mask(_plan(s)) if _mask_is_wrong(s) else []
+    return _mask(_plan(s)) if _mask_is_wrong(s) and not _differs(s) else []
+
+
+def _differs(s: Subject) -> bool:
+    """Whether a reference has another map: then DC311 says what becomes of t2d."""
+    return s.comparison is not None and not s.comparison.identical
 
 
 def _mask(v: VocabularyPlan) -> list[Edit]:
