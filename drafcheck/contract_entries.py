@@ -27,6 +27,8 @@ State = Literal[
     "not an integer",
     "not a float",
     "a number",
+    "a text",
+    "no table",
     "set, no integer",
     "set, no text",
     "",
@@ -91,7 +93,7 @@ class Flag(Entry):
     name: Word
     any: Words = []
     first: Words = []
-    is_: str = Field(default="", alias="is")
+    is_: str | Words = Field(default="", alias="is")
     any_case: bool = False
     null: Word = ""
     nothing: Word = ""
@@ -117,6 +119,7 @@ class Refuse(Entry):
     beyond: Word = ""
     length: Word = ""
     strange: Words = []
+    indivisible: Pair | None = None
     when: Word = ""
     unless: Word = ""
     cause: Word = ""
@@ -124,8 +127,11 @@ class Refuse(Entry):
 
     @model_validator(mode="after")
     def _says_when(self) -> Refuse:
-        if len({"is_", "is_not", "not_in", "below", "beyond", "length", "strange"} & self.model_fields_set) != 1:
-            raise ValueError("one of `is`, `is_not`, `not_in`, `below`, `beyond`, `length` and `strange` is wanted")
+        states = {"is_", "is_not", "not_in", "below", "beyond", "length", "strange", "indivisible"}
+        if len(states & self.model_fields_set) != 1:
+            raise ValueError(
+                "one of `is`, `is_not`, `not_in`, `below`, `beyond`, `length`, `strange` and `indivisible` is wanted"
+            )
         return self
 
 
@@ -171,6 +177,7 @@ class Names(Entry):
     none_read: Word = ""
 
     rename: list[Pair] = []
+    rename_once: bool = False
     rename_start: list[Pair] = []
     alias: dict[str, Word] = {}
     mapping: Word = ""
@@ -196,6 +203,7 @@ class Skip(Entry):
     parts: Annotated[Words, Field(min_length=1)]
     when: Word = ""
     unless: Word = ""
+    absent: Word = ""
 
 
 class Unknown(Entry):

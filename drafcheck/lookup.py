@@ -2,7 +2,8 @@
 
 The little language of ``[[read]]``: ``"key.sub"`` is a config key, ``"a | b"`` the first of two that is present,
 ``"key where model_type is x"`` one that counts for that model_type only, ``"len key"`` the length of a list
-(``"count key"``: also of an empty one), ``"max key"`` the largest integer of one, ``"= a * b // c"`` an expression over
+(``"count key"``: also of an empty one; ``"list key"``: of anything but a list that is true, the last item counts),
+``"max key"`` the largest integer of one, ``"positive key"`` one above zero, ``"= a * b // c"`` an expression over
 other quantities, ``"target vocab_size"`` a size of the target, where there is one, a number is itself. ``param`` shapes
 are such expressions too.
 """
@@ -14,13 +15,14 @@ import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from drafcheck.config import DraftConfig
     from drafcheck.contract import Contract, Table
 
 MISSING = object()
-LISTS = ("len", "count", "max")
+LISTS = ("len", "count", "max", "list")
+POSITIVE = "positive "
 OF_THE_TARGET = "target "
 _TERM = re.compile(r"\s*(\*|//|\+)\s*")
 
@@ -57,11 +59,21 @@ def is_integer(value: object) -> bool:
 
 def integer(contract: Contract, name: str, config: DraftConfig) -> int | None:
     """The integer that the release gets for a quantity of ``[[read]]``; None when it gets none."""
-    for item in contract.read.get(name, [name]):
+    items = contract.read.get(name, [name])
+    for item in items:
         value = _item(contract, item, config)
         if value is not None:
             return value
+        if _is_stopped(item, config):
+            return _item(contract, items[-1], config)
     return None
+
+
+def _is_stopped(item: int | str, config: DraftConfig) -> bool:
+    """Whether a list is looked for, and what is there is none but true: no other key is looked at then."""
+    what, _, key = item.partition(" ") if isinstance(item, str) else ("", "", "")
+    value = raw(config, key) if what == "list" else MISSING
+    return value is not MISSING and bool(value) and not isinstance(value, list)
 
 
 def _item(contract: Contract, item: int | str, config: DraftConfig) -> int | None:
@@ -74,13 +86,16 @@ def _item(contract: Contract, item: int | str, config: DraftConfig) -> int | Non
     what, _, key = item.partition(" ")
     if what in LISTS:
         return _of_a_list(raw(config, key), what)
-    key, _, model_type = item.partition(" where model_type is ")
+    key, _, model_type = item.removeprefix(POSITIVE).partition(" where model_type is ")
     if model_type and config.data.get("model_type") != model_type:
         return None
-    return _key(contract, key, config)
+    value = _key(contract, key, config)
+    return None if item.startswith(POSITIVE) and value is not None and value < 1 else value
 
 
 def _of_a_list(value: object, what: str) -> int | None:
+    if what == "list":
+        return len(value) if isinstance(value, list) and value else None
     if what != "max":
         return len(value) if isinstance(value, (list, dict, str)) and (value or what == "count") else None
     return max(value) if isinstance(value, list) and value and all(map(is_integer, value)) else None
@@ -140,7 +155,8 @@ def _stated(contract: Contract, entry: Table, config: DraftConfig) -> bool:
         return not raw(config, entry["falsy"])  # MISSING is an object, and so true
     if "is" in entry:
         value = raw(config, " | ".join(entry["first"]))
-        return bool((value.lower() if isinstance(value, str) and entry.get("any_case") else value) == entry["is"])
+        wanted = entry["is"] if isinstance(entry["is"], list) else [entry["is"]]
+        return (value.lower() if isinstance(value, str) and entry.get("any_case") else value) in wanted
     if "first" in entry:
         present = [raw(config, key) for key in entry["first"]]
         return bool(next((v for v in present if v is not MISSING), False))
@@ -168,8 +184,17 @@ def settled(contract: Contract, config: DraftConfig) -> Contract:
         from drafcheck.plan.mtp_names import for_config
 
         contract = for_config(contract, config)
-    parts = [part for entry in contract.skips if in_question(contract, entry, config) for part in entry["parts"]]
+    said = [entry for entry in contract.skips if "absent" not in entry and in_question(contract, entry, config)]
+    parts = [part for entry in said for part in entry["parts"]]
     return contract._replace(names={**contract.names, "skips": parts}) if parts else contract
+
+
+def settled_for(contract: Contract, names: Collection[str]) -> Contract:
+    """The contract with what is skipped where no tensor of the file has a certain part in its name."""
+    entries = [entry for entry in contract.skips if "absent" in entry]
+    lacking = (entry for entry in entries if not any(entry["absent"] in name for name in names))
+    parts = [*contract.names.get("skips", []), *(part for entry in lacking for part in entry["parts"])]
+    return contract._replace(names={**contract.names, "skips": parts}) if entries else contract
 
 
 def without_skips(contract: Contract) -> Contract:
@@ -181,7 +206,7 @@ def keys_read(contract: Contract, config: DraftConfig) -> list[str]:
     """The config keys that must be integers (or absent, or null) for this release and this model_type."""
     items = [item for listed in contract.read.values() if isinstance(listed, list) for item in listed]
     told = [i for i in items if isinstance(i, str) and not i.startswith(("= ", OF_THE_TARGET))]
-    named = [i.partition(" where model_type is ") for i in told]
+    named = [i.removeprefix(POSITIVE).partition(" where model_type is ") for i in told]
     wanted = [
         key
         for key, _, only in named

@@ -21,6 +21,7 @@ class Fit(NamedTuple):
     short: int = 0
     repeated: bool = False
     bare: int = 0
+    before: tuple[str, ...] = ()  # the shards that were written before the refusal
 
 
 Shape = tuple[int, ...]
@@ -115,8 +116,9 @@ def _fused_short(contract: Contract, parameter: Parameter, shape: Shape) -> Fit:
     """A fused tensor is cut into shards one after the other: the first one that it has no rows for stops the load."""
     sizes = list(parameter.shards.values())
     starts = [0, *accumulate(sizes)]
-    start, size = next((a, n) for a, n in zip(starts, sizes, strict=False) if a + n > shape[0])
-    return _refuse(contract, "short", (size,), shape, start=start)
+    number = next(n for n, size in enumerate(sizes) if starts[n] + size > shape[0])
+    refused = _refuse(contract, "short", (sizes[number],), shape, start=starts[number])
+    return refused._replace(before=tuple(parameter.shards)[:number])
 
 
 def _sharded(contract: Contract, kind: str, wanted: Shape, shape: Shape) -> Fit:

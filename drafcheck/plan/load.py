@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from drafcheck.lookup import MISSING, in_question, raw
+from drafcheck.lookup import MISSING, in_question, raw, settled_for
 from drafcheck.plan.fit import Fit, fit, join
 from drafcheck.plan.model import Drop, LoadPlan, Parameter, Partial, Refusal, Write
 from drafcheck.plan.names import Route, route
@@ -49,6 +49,7 @@ def plan_load(
     plan.fills_from_target = _shared(contract, config, plan)
     if plan.refused is None:
         plan.refused = selection.refused
+    contract = settled_for(contract, [tensor.name for tensor in plan.seen])
     state = _State(contract, config, plan, contract.flag("tied", config), read, _strays(contract, plan.seen))
     for tensor in _in_order(contract, plan.seen):
         state.take(tensor)
@@ -117,6 +118,8 @@ class _State:
         refusal = self._refusal(tensor, found, fitted)
         if refusal is not None:
             self.plan.lost.append(refusal)
+            if self.plan.refused is None and fitted is not None and fitted.before:
+                self.written.setdefault(found.parameter, set()).update(fitted.before)
             self.plan.refused = self.plan.refused or refusal
         if self.plan.refused is not None:
             self.plan.unread.append(tensor)
@@ -178,7 +181,7 @@ class _State:
 
     def _write(self, tensor: Tensor, found: Route, fitted: Fit) -> None:
         parameter = self.plan.parameters[found.parameter]
-        self.plan.writes.append(Write(tensor, found.parameter, found.shard, *fitted[1:]))
+        self.plan.writes.append(Write(tensor, found.parameter, found.shard, *fitted[1:5]))
         self._meet(tensor, (found.parameter, found.shard))
         shards = set(parameter.shards) if found.shard is None else {found.shard}
         self.written.setdefault(found.parameter, set()).update(shards)

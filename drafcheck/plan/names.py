@@ -67,7 +67,7 @@ def is_mapping(names: Table, name: str) -> bool:
 
 def _renamed(names: Table, name: str) -> str:
     for old, new in names.get("rename", []):
-        name = name.replace(old, new)
+        name = name.replace(old, new, 1 if names.get("rename_once") else -1)
     for old, new in names.get("rename_start", []):
         if name.startswith(old):
             return str(new) + name[len(old) :]
@@ -113,7 +113,8 @@ def _nowhere(contract: Contract, name: str, parameters: Collection[str]) -> Rout
     if "ignored" in entry and below.endswith(entry["ignored"]):
         return Route("unknown", looked_for=name)
     error = str(entry["nested"] if nested and "nested" in entry else entry["error"])
-    error = error.replace("{name}", name[len(under) :]).replace("{place}", below)
+    for word, found in (("{name}", name[len(under) :]), ("{place}", below)):
+        error = error.replace(f"'{word}'", repr(found)).replace(word, found)  # as Python quotes it
     return Route("refused", looked_for=name, error=error)
 
 

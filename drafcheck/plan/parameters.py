@@ -102,10 +102,18 @@ def _names(contract: Contract, entry: Table, config: DraftConfig) -> list[str]:
 
 def refused_config(contract: Contract, config: DraftConfig) -> Refusal | None:
     """The first refusal of the constructor, or None when this release builds the class from this config."""
-    for entry in contract.refuse:
-        if _applies(contract, entry, config):
-            return _refusal(contract, entry, config)
-    return _wrong_type(contract, config)
+    before = [entry for entry in contract.refuse if entry.get("stage") in ("config", "class")]
+    while_built = [entry for entry in contract.refuse if entry not in before]
+    return (
+        _first_refusal(contract, before, config)
+        or _wrong_type(contract, config)
+        or _first_refusal(contract, while_built, config)
+    )
+
+
+def _first_refusal(contract: Contract, entries: list[Table], config: DraftConfig) -> Refusal | None:
+    refusing = next((entry for entry in entries if _applies(contract, entry, config)), None)
+    return _refusal(contract, refusing, config) if refusing is not None else None
 
 
 def _refusal(contract: Contract, entry: Table, config: DraftConfig) -> Refusal:
@@ -123,6 +131,8 @@ def _refusal(contract: Contract, entry: Table, config: DraftConfig) -> Refusal:
     if "strange" in entry and isinstance(value, list):
         place = next(i for i, item in enumerate(value) if item not in entry["strange"])
         error = error.replace("{place}", str(place)).replace("{item}", repr(value[place])[:40])
+    for name, quantity in zip(("{whole}", "{part}"), entry.get("indivisible", ()), strict=False):
+        error = error.replace(name, str(contract.value(quantity, config)))
     key = present_key(config, entry["key"])
     return Refusal(entry.get("stage", "construct"), error, entry.get("cause", "config-key"), key=key)
 
@@ -145,6 +155,9 @@ def _measures(contract: Contract, entry: Table, config: DraftConfig, value: obje
     if "below" in entry:
         number = contract.value(entry["of"], config) if "of" in entry else value
         return is_integer(number) and number < entry["below"]
+    if "indivisible" in entry:
+        number, part = (contract.value(name, config) for name in entry["indivisible"])
+        return bool(number and part and number > 0 < part and number % part)
     if "strange" in entry:
         return isinstance(value, list) and any(item not in entry["strange"] for item in value)
     if "length" in entry:
@@ -166,6 +179,8 @@ def _is(value: object, state: str) -> bool:
         "empty": isinstance(value, (list, str)) and not value,
         "not a table": present and not isinstance(value, dict),
         "a number": present and isinstance(value, (int, float)),
+        "no table": value is not MISSING and not isinstance(value, dict),
+        "a text": isinstance(value, str),
         "not a list": present and not isinstance(value, (list, str, dict)),
         "no list": value is not MISSING and value is not None and not isinstance(value, list),
         "not a flag": value is not MISSING and not isinstance(value, bool),
