@@ -103,5 +103,37 @@ def _dflash() -> Draft:
     return Draft(config, weights)
 
 
-BASES: dict[str, Callable[[], Draft]] = {"eagle3": _eagle3, "eagle1": _eagle1, "dflash": _dflash}
+def _plain(make: Callable[[], Draft]) -> Callable[[], Draft]:
+    """The same head under the class name of its target, of which an engine makes that of its draft class."""
+
+    def made() -> Draft:
+        draft = make()
+        draft.set(architectures=["LlamaForCausalLM"])
+        return draft
+
+    return made
+
+
+def _eagle1_without_bias() -> Draft:
+    draft = _eagle1()
+    draft.drop("fc.bias")
+    return draft
+
+
+def _qwen3() -> Draft:
+    draft = _eagle3()
+    draft.set(architectures=["Eagle3Qwen3ForCausalLM"], model_type="qwen3")
+    for name in ("q_norm", "k_norm"):
+        draft.weights[f"midlayer.self_attn.{name}.weight"] = zeros("BF16", HEAD_DIM)
+    return draft
+
+
+BASES: dict[str, Callable[[], Draft]] = {
+    "eagle3": _eagle3,
+    "eagle3-plain": _plain(_eagle3),
+    "eagle3-qwen3": _qwen3,
+    "eagle1": _eagle1,
+    "eagle1-plain": _plain(_eagle1_without_bias),
+    "dflash": _dflash,
+}
 """The healthy checkpoints by kind of head."""
