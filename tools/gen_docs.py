@@ -117,8 +117,8 @@ def _repair(rule: Rule) -> str:
 def fix_page(rules: dict[str, Rule]) -> str:
     """docs/fix.md with the table of repairs renewed: the first line of each one's docstring, and what it costs."""
     lines = ["| rule | what is done | cost |", "|---|---|---|"]
-    for code, known in sorted(load_repairs().items()):
-        for one in known:
+    for code, known in sorted(load_repairs().items()):  # whichever module was imported first
+        for one in sorted(known, key=lambda one: one.work.__name__):
             done = inspect.cleandoc(one.work.__doc__ or "").splitlines()[0].replace("``", "`")
             lines.append(f"| [{code} {rules[code].name}](rules.md#{anchor(rules[code])}) | {done} | {one.cost or ''} |")
     text = (ROOT / "docs" / "fix.md").read_text(encoding="utf-8")

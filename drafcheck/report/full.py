@@ -64,7 +64,7 @@ def matrix_text(report: Report, style: Style) -> str:
 def closing(checkpoint: CheckpointReport, style: Style, *, quiet: bool = False) -> str:
     """The last lines on one checkpoint: what was checked, what was not, and the verdict."""
     silent = quiet or checkpoint.outcome is Outcome.NOTHING_TO_CHECK
-    lines = [] if silent else [checked(checkpoint), *skipped(checkpoint)]
+    lines = [] if silent else [checked(checkpoint), *skipped(checkpoint), *repairable(checkpoint)]
     return "".join(f"{line}\n" for line in [*lines, verdict(checkpoint, style)])
 
 
@@ -82,6 +82,13 @@ def skipped(checkpoint: CheckpointReport) -> Iterator[str]:
         need = why.removeprefix("needs ")
         verb = ": " if need == why else " needs " if count == 1 else " need "
         yield f"skipped: {plural(count, 'rule')}{verb}{need}"
+
+
+def repairable(checkpoint: CheckpointReport) -> Iterator[str]:
+    """A line such as ``repairable: 2 findings, by drafcheck fix`` when there are any."""
+    many = sum(finding.fixable for finding in checkpoint.findings)
+    if many:
+        yield f"repairable: {plural(many, 'finding')}, by `drafcheck fix` (--diff shows what it would change)"
 
 
 def passed_over(report: Report, *, verbose: bool = False) -> list[str]:
