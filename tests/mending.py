@@ -62,3 +62,7 @@ def contents(folder: Path) -> dict[str, str]:
         entry.name: hashlib.sha256(Path(entry).read_bytes()).hexdigest() if entry.is_file() else "no file"
         for entry in os.scandir(folder)
     }
+
+
+def fine(folder: Path) -> None:
+    """A check that has nothing to say."""

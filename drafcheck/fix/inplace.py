@@ -282,10 +282,8 @@ def _take(step: _Step, hold: Hold, folder: Path) -> bool:
     """Take a step; False when it was taken before. Raises OSError, and UsageError when the file there is another."""
     goal, new = folder / step.name, hold.new / step.name
     gone = new if step.new else goal
-    if not os.path.lexists(gone):
-        return False
     if _mark(goal) != step.before:
-        if not os.path.lexists(gone):  # where there are no locks, another run may have been faster
+        if not os.path.lexists(gone):
             return False
         hold.release()
         raise UsageError(
