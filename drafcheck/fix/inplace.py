@@ -109,9 +109,10 @@ def finish(folder: Path) -> bool:
     be done.
     """
     folder = Path(os.path.realpath(folder))
-    with writing(folder):
-        if os.path.lexists(folder / STAGING):
+    if os.path.lexists(folder / STAGING):
+        with contextlib.suppress(OSError):  # it is in nobody's way, if the folder may only be read
             _held(folder, STAGING).remove()
+    with writing(folder):
         if not os.path.lexists(folder / UNFINISHED):
             return False
         hold = _held(folder, UNFINISHED)

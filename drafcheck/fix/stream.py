@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from drafcheck.fix.pieces import Piece, Span
@@ -37,7 +38,7 @@ class Stream:
         self._tick = tick
         self._buffer = memoryview(bytearray(BUFFER))
         self._filled = 0
-        self._goal, self._at = -1, 0
+        self._goal, self._at, self._begun = -1, 0, 0
         self._open: OrderedDict[Path, int] = OrderedDict()
         self._by_system = hasattr(os, "copy_file_range")  # Linux has it
 
@@ -55,7 +56,7 @@ class Stream:
 
         Raises SourceError when a piece can not be read whole, OSError when the goal takes no more.
         """
-        self._goal, self._at, self._filled = goal, 0, 0
+        self._goal, self._at, self._begun, self._filled = goal, 0, 0, 0
         for piece in pieces:
             if isinstance(piece, bytes):
                 self._put(piece)
@@ -115,8 +116,8 @@ class Stream:
                 break
             if not done:  # the end of the file; some file systems of old kernels say so anywhere
                 break
-            start, self._at = start + done, self._at + done
-            self._tick(done)
+            start += done
+            self._wrote(done)
         return start
 
     def _room(self) -> int:
@@ -129,9 +130,18 @@ class Stream:
         done = 0
         while done < self._filled:
             wrote = os.pwrite(self._goal, self._buffer[done : self._filled], self._at)
-            done, self._at = done + wrote, self._at + wrote
-            self._tick(wrote)
+            done += wrote
+            self._wrote(wrote)
         self._filled = 0
+
+    def _wrote(self, count: int) -> None:
+        """Go on behind the ``count`` bytes that were written, and have the disk begin with them meanwhile."""
+        self._at += count
+        self._tick(count)
+        if self._at - self._begun >= STEP and hasattr(os, "posix_fadvise"):
+            with suppress(OSError):  # Linux begins to write what is called not needed
+                os.posix_fadvise(self._goal, self._begun, self._at - self._begun, os.POSIX_FADV_DONTNEED)
+            self._begun = self._at
 
     def _opened(self, source: LocalFile) -> int:
         """A descriptor of the file, which ``source`` has made sure is a regular one."""
