@@ -66,3 +66,8 @@ def contents(folder: Path) -> dict[str, str]:
 
 def fine(folder: Path) -> None:
     """A check that has nothing to say."""
+
+
+def listing(folder: Path) -> list[str]:
+    """The names of everything in a folder, hidden things too."""
+    return sorted(entry.name for entry in folder.iterdir())

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from drafcheck.checkpoint import CONFIG, FINISH, UNFINISHED
 from drafcheck.errors import UsageError
-from drafcheck.fix.pieces import Span, Spliced
+from drafcheck.fix.pieces import Spliced
 from drafcheck.fix.staging import (
     STAGING,
     Busy,
@@ -34,11 +34,15 @@ from drafcheck.fix.staging import (
     sync,
     writing,
 )
-from drafcheck.fix.write import Check, new_mode
+from drafcheck.fix.write import Check, new_mode, whole
 from drafcheck.place import LocalPlace
+from drafcheck.source import LocalFile, SourceError
 
 PLAN = "plan.json"
 """In the hidden folder: which names take the place of which files, and which files go."""
+
+PLAN_LIMIT = 64 << 20
+"""Bytes of it that are read; that of a thousand shards has 0.1 MB."""
 
 ORIGINAL = f"{CONFIG}.orig"
 
@@ -176,8 +180,7 @@ def _all_new(base: LocalPlace, files: Mapping[str, Spliced], original: str | Non
     for name, file in files.items():
         yield Made(name, file.pieces, _mode(base, name))
     if original is not None:
-        source = base.source(CONFIG)
-        yield Made(original, (Span(source, 0, source.size()),), _mode(base, CONFIG))
+        yield Made(original, whole(base, CONFIG), _mode(base, CONFIG))
 
 
 def _mode(base: LocalPlace, name: str) -> int:
@@ -302,13 +305,15 @@ def _take(step: _Step, hold: Hold, folder: Path) -> bool:
 def _plan(hold: Hold) -> list[_Step]:
     """The steps that were written down; none when all were taken. Raises UsageError: anybody may have written it."""
     path = hold.folder / PLAN
-    try:
-        steps = [_Step(*step) for step in json.loads(path.read_text("ascii"))]
-        if path.is_symlink() or hold.new.is_symlink() or not all(plain(step.name) for step in steps):
-            raise ValueError("it leads elsewhere")
-    except FileNotFoundError:
+    if not os.path.lexists(path):
         return []
-    except (OSError, ValueError, TypeError) as error:
+    try:
+        if path.is_symlink() or hold.new.is_symlink():
+            raise ValueError("it leads elsewhere")
+        steps = [_Step(*step) for step in json.loads(LocalFile(path).read(0, PLAN_LIMIT))]
+        if not all(isinstance(step.name, str) and plain(step.name) for step in steps):
+            raise ValueError("it names what is no file of the checkpoint")
+    except (OSError, SourceError, ValueError, TypeError, RecursionError) as error:
         hold.release()
         raise UsageError(f"{path} does not say how to complete the repair that was cut off: {error}") from error
     return steps

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from drafcheck.errors import UsageError
-from drafcheck.fix.pieces import Span, Spliced
+from drafcheck.fix.pieces import Piece, Span, Spliced
 from drafcheck.fix.staging import STAGING, Busy, Hold, Made, Meter, Watch, make, plain, reason, sync, writing
 from drafcheck.place import Place
 from drafcheck.source import LocalFile
@@ -109,10 +109,16 @@ def _changed(base: Place, files: Mapping[str, Spliced]) -> Iterator[Made]:
 
 def _copies(base: Place, names: Collection[str]) -> Iterator[Made]:
     for name in names:
-        source = base.source(name)
-        size = source.size()
+        yield Made(name, whole(base, name), new_mode(base, name))
+
+
+def whole(base: Place, name: str) -> tuple[Piece, ...]:
+    """All bytes of a file of ``base``. Raises SourceError."""
+    source = base.source(name)
+    try:
+        return (Span(source, 0, source.size()),)
+    finally:
         source.close()
-        yield Made(name, (Span(source, 0, size),) if size else (), new_mode(base, name))
 
 
 def new_mode(base: Place, name: str) -> int:
