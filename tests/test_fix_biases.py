@@ -9,6 +9,7 @@ from cases_names import bias
 from drafts import HEADS, HIDDEN, KV_HEADS, Draft
 from make_fixtures import FIXTURES
 from repairing import checked, contents, edits_for, hashed, mended, mended_draft, options_of
+from weights import zeros
 
 from drafcheck.fix.edits import Add, Drop, Edit, SetKey
 from drafcheck.session import Options
@@ -83,6 +84,13 @@ def test_a_bias_beside_no_weight_is_not_made_up(tmp_path: Path) -> None:
     draft.write(tmp_path)
     seen = checked(tmp_path, Options(engine="vllm==0.33.0"))
     assert not [edit for f in seen.findings if f.rule == "DC204" for edit in edits_for(seen, f)]
+
+
+def test_a_bias_of_a_module_that_is_not_read_stays_with_its_weight(tmp_path: Path) -> None:
+    draft = Draft()
+    draft.weights |= {"extra.weight": zeros("BF16", HIDDEN, HIDDEN), "extra.bias": bias(HIDDEN, 0)}
+    draft.write(tmp_path)
+    assert asked(tmp_path, "DC204") == []
 
 
 def test_a_good_bias_is_left() -> None:

@@ -45,7 +45,9 @@ def housed(s: Subject, tensors: Sequence[Tensor]) -> list[Edit]:
     assert s.load is not None
     zero = {drop.tensor.name for drop in s.load.dropped if drop.zero}
     if all(tensor.name in zero for tensor in tensors):
-        return [Drop(tensor, "a bias of zeros without a parameter") for tensor in tensors]
+        loaded = {w.tensor.name for w in s.load.writes}  # of a module that is not read the bias stays with the weight
+        spare = [tensor for tensor in tensors if tensor.name.removesuffix("bias") + "weight" in loaded]
+        return [Drop(tensor, "a bias of zeros without a parameter") for tensor in spare]
     return list(edits_of(s, _switched_on(s, {t.name for t in tensors})))
 
 

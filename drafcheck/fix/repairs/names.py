@@ -51,9 +51,11 @@ def _needless(s: Subject, tensor: Tensor) -> str | None:
     if tensor.name == contract.names.get("mapping") and maps is not None and maps.d2t_tensor == tensor:
         idle = maps.meant == "identity" and maps.raw is not None and maps.head_rows == len(maps.raw)
         return "its zeros change no draft id" if idle else None
+    plan, weight = plans(s)[0], tensor.name.removesuffix("bias") + "weight"
     if not tensor.name.endswith(".bias") or not is_zero(s, tensor):
         return None
-    return "a bias of zeros"
+    beside = route(contract, weight, plan.parameters).end == "parameter" and any(t.name == weight for t in plan.seen)
+    return "a bias of zeros" if beside else None
 
 
 def is_zero(s: Subject, tensor: Tensor) -> bool:
