@@ -126,6 +126,19 @@ def test_of_two_tensors_for_one_name_that_differ_neither_is_touched(tmp_path: Pa
     assert not finding.fixable and not edits_for(seen, finding)
 
 
+@pytest.mark.parametrize("same", [True, False])
+def test_of_two_wrapped_tensors_for_one_place_none_is_chosen(same: bool, tmp_path: Path) -> None:
+    """Each is a finding of its own, as the wrappers differ."""
+    draft = Draft()
+    norm = draft.weights.pop("norm.weight")
+    other = norm if same else Weight("BF16", (HIDDEN,), b"\x80\x3f" * HIDDEN)
+    draft.weights |= {"module.norm.weight": norm, "draft_model.norm.weight": other}
+    draft.write(tmp_path)
+    done = mended_draft(tmp_path)
+    assert ("norm.weight" in contents(done)) == same
+    assert len(contents(done)) == len(draft.weights) - same
+
+
 def test_a_place_that_another_name_fills_is_not_filled_twice(tmp_path: Path) -> None:
     """``layers.0.*`` is this release's own name for the layer: what is behind the wrapper would replace it."""
     draft = Draft()

@@ -72,16 +72,41 @@ def is_zero(s: Subject, tensor: Tensor) -> bool:
 
 
 def renames(s: Subject, tensors: Sequence[Tensor]) -> list[Rename | Drop]:
-    """The edits that bring ``tensors`` to where their names were meant to lead, as far as no other one is there."""
+    """The edits that bring ``tensors`` to where their names were meant to lead, as far as no other one is there.
+
+    Along with them go those that stand behind the same wrapper.
+    """
     asked = {(t.file, t.name) for t in tensors}
-    wanted = [(t, spelling) for t, spelling in lost(s) if spelling is not None and (t.file, t.name) in asked]
+    wanted = [(t, spelling) for t, spelling in lost(s) if spelling is not None]
+    ours = [spelling for t, spelling in wanted if (t.file, t.name) in asked]
+    if not ours:
+        return []
     wanted += _biases(s, {(spelling.wrapper, spelling.dialect) for _, spelling in wanted})
-    places = _Places(s, {(t.file, t.name) for t, _ in wanted})
-    edits = [edit for tensor, spelling in wanted if (edit := places.moved(tensor, spelling.name)) is not None]
-    moved = {edit.tensor.name for edit in edits}
-    for prefix in dict.fromkeys(spelling.wrapper for _, spelling in wanted if spelling.wrapper):
-        edits += _along(s, places, prefix, moved)
-    return edits
+    edits = _moves(s, wanted)
+    return [edit for edit, spelt in edits if (edit.tensor.file, edit.tensor.name) in asked or _goes_along(spelt, ours)]
+
+
+def _goes_along(spelt: Wanted | str, ours: Sequence[Wanted]) -> bool:
+    """Whether a tensor that is no finding by itself, a bias or one behind a wrapper, is spelt as those of a finding."""
+    if isinstance(spelt, str):
+        return any(spelt == w.wrapper for w in ours)
+    return spelt.name.endswith(".bias") and any((spelt.wrapper, spelt.dialect) == (w.wrapper, w.dialect) for w in ours)
+
+
+def _moves(s: Subject, wanted: Sequence[tuple[Tensor, Wanted]]) -> list[tuple[Rename | Drop, Wanted | str]]:
+    """All edits of names with the spelling or the wrapper that they mend: one finding's hang on those of the others."""
+    places = _Places(s, wanted)
+    found: list[tuple[Rename | Drop, Wanted | str]] = []
+    for tensor, spelling in wanted:
+        edit = places.moved(tensor, spelling.name)
+        if edit is not None:
+            found.append((edit, spelling))
+    moved = {(t.file, t.name) for t, _ in wanted}
+    for prefix in sorted({w.wrapper for _, w in wanted if w.wrapper}, key=len, reverse=True):
+        along = list(_along(s, places, prefix, moved))
+        moved |= {(edit.tensor.file, edit.tensor.name) for edit in along}
+        found += [(edit, prefix) for edit in along]
+    return found
 
 
 def _biases(s: Subject, spelt: set[tuple[str, str]]) -> list[tuple[Tensor, Wanted]]:
@@ -94,7 +119,7 @@ def _biases(s: Subject, spelt: set[tuple[str, str]]) -> list[tuple[Tensor, Wante
     return [(t, w) for t, w in found if w is not None and (w.wrapper, w.dialect) in spelt]
 
 
-def _along(s: Subject, places: _Places, prefix: str, moved: set[str]) -> Iterator[Rename | Drop]:
+def _along(s: Subject, places: _Places, prefix: str, moved: set[tuple[str, str]]) -> Iterator[Rename | Drop]:
     """The other tensors under a wrapper: maps and what is skipped, and all of them where it stands before every name.
 
     Not those of a target in whose checkpoint the head lies: what the target's class takes is another matter.
@@ -103,7 +128,7 @@ def _along(s: Subject, places: _Places, prefix: str, moved: set[str]) -> Iterato
     every = all(t.name.startswith(prefix) for t in plan.seen)
     for tensor in plan.seen:
         bare = tensor.name.removeprefix(prefix)
-        if tensor.name in moved or bare == tensor.name:
+        if (tensor.file, tensor.name) in moved or bare == tensor.name:
             continue
         now, then = (route(contract, name, plan.parameters) for name in (tensor.name, bare))
         same = now.end == then.end and _place(now) == _place(then)
@@ -117,11 +142,12 @@ def _place(found: Route) -> tuple[str, str | None]:
 
 
 class _Places:
-    """Which names and which parameters have a tensor already; ``leaving`` are those that get another name."""
+    """Which names and which parameters have a tensor already, before those that are ``wanted`` elsewhere get theirs."""
 
-    def __init__(self, s: Subject, leaving: set[tuple[str, str]]) -> None:
+    def __init__(self, s: Subject, wanted: Sequence[tuple[Tensor, Wanted]]) -> None:
         self._s = s
         plan, contract = plans(s)
+        leaving = {(t.file, t.name) for t, _ in wanted}
         stay = [t for t in plan.seen if (t.file, t.name) not in leaving]
         self._names = {t.name: t for t in stay}
         self._filled: dict[tuple[str, str | None], Tensor] = {}
@@ -129,6 +155,19 @@ class _Places:
             found = route(contract, tensor.name, plan.parameters)
             if found.end in LANDS:
                 self._filled[_place(found)] = tensor
+        self._contested = self._rivals(wanted)
+
+    def _rivals(self, wanted: Sequence[tuple[Tensor, Wanted]]) -> set[tuple[str, str | None]]:
+        """The places that are wanted for tensors with other contents: nobody knows which one is meant."""
+        plan, contract = plans(self._s)
+        first: dict[tuple[str, str | None], Tensor] = {}
+        contested = set()
+        for tensor, spelling in wanted:
+            place = _place(route(contract, spelling.name, plan.parameters))
+            other = first.setdefault(place, tensor)
+            if other is not tensor and not alike(self._s.checkpoint, other, tensor):
+                contested.add(place)
+        return contested
 
     def moved(self, tensor: Tensor, name: str) -> Rename | Drop | None:
         """The edit that gives ``tensor`` a name; None where another one with other contents has it, or its place."""
@@ -139,6 +178,8 @@ class _Places:
         if other is not None and other is not tensor:
             same = alike(self._s.checkpoint, other, tensor)
             return Drop(tensor, f"the same as `{other.name}`") if same else None
+        if lands and _place(found) in self._contested:
+            return None
         self._names[name] = tensor
         if lands:
             self._filled[_place(found)] = tensor
