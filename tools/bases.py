@@ -44,9 +44,18 @@ def _config(**keys: Any) -> dict[str, Any]:
     return {**draft_config(), **sizes, **keys}
 
 
-def target_config() -> dict[str, Any]:
-    """The target that every made-up draft was made for."""
-    config = _config(architectures=["LlamaForCausalLM"], num_hidden_layers=TARGET_LAYERS)
+TARGETS: dict[str, dict[str, Any]] = {
+    "usual": {},
+    "small": {"vocab_size": DRAFT_VOCAB},
+    "large": {"vocab_size": 2 * VOCAB},
+    "wide": {"hidden_size": 2 * HIDDEN, "num_attention_heads": 2 * HEADS},
+}
+"""Targets by what they have else than the one that every made-up draft was made for."""
+
+
+def target_config(name: str = "usual") -> dict[str, Any]:
+    """The config of a target of TARGETS."""
+    config = _config(architectures=["LlamaForCausalLM"], num_hidden_layers=TARGET_LAYERS, **TARGETS[name])
     del config["draft_vocab_size"]
     return config
 
@@ -137,3 +146,6 @@ BASES: dict[str, Callable[[], Draft]] = {
     "dflash": _dflash,
 }
 """The healthy checkpoints by kind of head."""
+
+METHODS = {"eagle1": "eagle", "eagle1-plain": "eagle", "dflash": "dflash"}
+"""What vLLM calls the method with which a head is served, where it is not eagle3."""

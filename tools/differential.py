@@ -23,13 +23,19 @@ from typing import NamedTuple
 
 import agree
 import agree_vllm
-from bases import target_config
+from bases import METHODS, TARGETS, target_config
 from driven import Loader, opened
-from loaders import Oracle, Row
+from loaders import Asked, Oracle, Row
 from mutants import Recipe, recipe, write
 
-ALGORITHMS = {"sglang": None, "vllm": "eagle3"}
-"""What the real loaders are told that they serve; None: what the class is made for."""
+BASES = {"sglang": "eagle3", "vllm": "eagle3,eagle3-plain,eagle3-qwen3,eagle1-plain,dflash"}
+"""The kinds of heads that an engine is asked about where the command line names none."""
+
+ASKED_TARGETS = {"sglang": ("usual",), "vllm": ("usual", "usual", *TARGETS)}
+"""The targets that drafts are put beside; SGLang's loader does not look at one."""
+
+SAYS_NOTHING = {"sglang": lambda _: None, "vllm": agree_vllm.says_nothing}
+"""Why a row is no answer of its release."""
 
 AGREE = {"sglang": agree.disagreements, "vllm": agree_vllm.disagreements}
 
@@ -56,17 +62,20 @@ class Bench:
     def __init__(self, engine: str, release: str, folder: Path) -> None:
         """``folder`` is for the checkpoints and belongs to this release."""
         self.release, self.folder, self.counted = f"{engine}=={release}", folder, Counter[str]()
-        self.algorithm, self.agree = ALGORITHMS[engine], AGREE[engine]
-        self.target = folder / "target" / "config.json"
-        self.target.parent.mkdir(parents=True)
-        self.target.write_text(json.dumps(target_config()))
+        self.engine, self.agree = engine, AGREE[engine]
+        for name in TARGETS:
+            self._target(name).parent.mkdir(parents=True)
+            self._target(name).write_text(json.dumps(target_config(name)))
 
-    def healthy(self, bases: Iterable[str]) -> list[Path]:
+    def _target(self, name: str) -> Path:
+        return self.folder / "targets" / name / "config.json"
+
+    def healthy(self, bases: Iterable[str]) -> list[Asked]:
         """Write the checkpoint of each base as it is."""
-        folders = [self.folder / f"healthy-{base}" for base in bases]
-        for base, folder in zip(bases, folders, strict=True):
-            write(Recipe(0, base, ()), folder)
-        return folders
+        questions = [Asked(self.folder / f"healthy-{base}", self._target("usual"), _method(base)) for base in bases]
+        for base, question in zip(bases, questions, strict=True):
+            write(Recipe(0, base, ()), question.folder)
+        return questions
 
     def differences(self, loader: Loader, recipes: Iterable[Recipe]) -> list[Difference]:
         """Put recipes to the release."""
@@ -74,29 +83,33 @@ class Bench:
         found = []
         for one, row in zip(made, loader.answers(self._written(again)), strict=True):
             folder = self._place(one)
-            problems = self._compare(row, folder)
+            problems = self._compare(row, folder, one)
             if problems:
                 found.append(Difference(self.release, one, tuple(problems)))
             shutil.rmtree(folder)
         return found
 
-    def _written(self, recipes: Iterable[Recipe]) -> Iterator[Path]:
+    def _written(self, recipes: Iterable[Recipe]) -> Iterator[Asked]:
         for one in recipes:
             write(one, self._place(one))
-            yield self._place(one)
+            yield Asked(self._place(one), self._target(one.target), _method(one.base))
 
     def _place(self, made: Recipe) -> Path:
         left = "-".join(str(step.seed) for step in made.steps)
         return self.folder / f"c{made.number:06d}-{left}"
 
-    def _compare(self, row: Row | None, folder: Path) -> list[str]:
+    def _compare(self, row: Row | None, folder: Path, made: Recipe) -> list[str]:
         from drafcheck.runner import inspect_one
         from drafcheck.session import Options
 
         if row is None or str(row.get("error", "")).startswith("child died"):
             self.counted["unanswered"] += 1
             return []
-        options = Options(engine=self.release, algorithm=self.algorithm, target=self.target.parent)
+        if SAYS_NOTHING[self.engine](row) is not None:
+            self.counted["says nothing"] += 1
+            return []
+        algorithm = _method(made.base) if self.engine == "vllm" else None
+        options = Options(engine=self.release, algorithm=algorithm, target=self._target(made.target).parent)
         seen = inspect_one(str(folder), options)
         if seen.crashed or seen.subject is None:
             return [f"drafcheck crashed: {seen.crashed}"]
@@ -119,6 +132,10 @@ class Bench:
                 (done if fewer is None else next_round).append(fewer or one)
             found = next_round
         return done
+
+
+def _method(base: str) -> str:
+    return METHODS.get(base, "eagle3")
 
 
 class Task(NamedTuple):
@@ -147,9 +164,9 @@ def asked(task: Task) -> Found:
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
         bench = Bench(task.engine, task.release, Path(folder))
         healthy = bench.healthy(task.bases)
-        with opened(task.oracle, task.engine, task.release, bench.target, healthy) as loader:
-            bases = tuple(compress(task.bases, loader.takes))
-            recipes = [recipe(task.seed, task.first + n, bases) for n in range(task.pairs)]
+        with opened(task.oracle, task.engine, task.release, healthy) as loader:
+            bases, targets = tuple(compress(task.bases, loader.takes)), ASKED_TARGETS[task.engine]
+            recipes = [recipe(task.seed, task.first + n, bases, targets) for n in range(task.pairs)]
             found = bench.differences(loader, recipes)
             counted = bench.counted.copy()
             kinds = {difference.kind: difference for difference in reversed(found)}
@@ -162,7 +179,7 @@ def tasks(given: argparse.Namespace) -> list[Task]:
     oracle = Oracle(given.oracle, given.home)
     releases = given.releases.split(",") if given.releases else oracle.releases(given.engine)
     each = -(-given.pairs // len(releases))
-    bases = tuple(given.bases.split(","))
+    bases = tuple((given.bases or BASES[given.engine]).split(","))
     return [
         Task(given.engine, release, oracle, given.seed, position * each, each, bases)
         for position, release in enumerate(releases)
@@ -190,7 +207,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--pairs", type=int, default=100, help="checkpoint x release pairs, at least")
     parser.add_argument("--releases", help="separated by commas; default: all that were unpacked")
-    parser.add_argument("--bases", default="eagle3", help="kinds of heads, separated by commas")
+    parser.add_argument("--bases", help="kinds of heads, separated by commas")
     parser.add_argument("--jobs", type=int, default=1)
     given = parser.parse_args()
     counted, kinds = Counter[str](), set[str]()

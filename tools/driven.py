@@ -1,7 +1,7 @@
 """Real loaders, each of one release, that are asked about checkpoints in order.
 
-SGLang's stay open: a release takes seconds to import and milliseconds to ask; tools/drive_sglang.py is what runs there.
-vLLM's are asked by the scripts themselves, some checkpoints at a time.
+They stay open: a release takes seconds to import and milliseconds to ask. tools/drive_sglang.py is what runs there for
+SGLang; tools/driven_vllm.py has what vLLM needs.
 """
 
 from __future__ import annotations
@@ -13,19 +13,15 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import IO, Protocol
 
-from loaders import Oracle, Row, sglang_row
+from driven_vllm import DrivenVllm
+from loaders import Asked, Oracle, Row, sglang_row
 
 DRIVER = Path(__file__).with_name("drive_sglang.py")
 UNKNOWN_MODULE = re.compile(r"No module named '|name 'sgl_kernel' is not defined")
 """What the answer about a healthy checkpoint says when the scripts have not yet learnt what to leave out."""
-
-
-AT_A_TIME = 60
-"""Checkpoints handed to one process of vLLM's scripts."""
 
 
 class Loader(Protocol):
@@ -33,7 +29,7 @@ class Loader(Protocol):
 
     takes: tuple[bool, ...]
 
-    def answers(self, folders: Iterable[Path]) -> Iterator[Row | None]:
+    def answers(self, questions: Iterable[Asked]) -> Iterator[Row | None]:
         """The rows of checkpoints, in order; None where there is no answer."""
 
     def __enter__(self) -> Loader:
@@ -43,38 +39,11 @@ class Loader(Protocol):
         """Close it."""
 
 
-def opened(oracle: Oracle, engine: str, release: str, target: Path, healthy: list[Path]) -> Loader:
+def opened(oracle: Oracle, engine: str, release: str, healthy: list[Asked]) -> Loader:
     """The loader of a release. Raises RuntimeError when the scripts fail as such."""
     if engine == "sglang":
-        return Driven(oracle, release, healthy)
-    return Batched(oracle, engine, release, target, healthy)
-
-
-class Batched:
-    """One release, imported anew for every share of checkpoints."""
-
-    def __init__(self, oracle: Oracle, engine: str, release: str, target: Path, healthy: list[Path]) -> None:
-        """``target`` is the config of the target model."""
-        self.ask = partial(oracle.ask, engine, release, target=target)
-        self.takes = (True,) * len(healthy)
-
-    def answers(self, folders: Iterable[Path]) -> Iterator[Row | None]:
-        """The rows of checkpoints, in order; None where there is no answer."""
-        left = list(folders)
-        while left:
-            share, left = left[:AT_A_TIME], left[AT_A_TIME:]
-            with tempfile.TemporaryDirectory() as place:
-                for folder in share:
-                    Path(place, folder.name).symlink_to(folder)
-                rows = self.ask(Path(place))
-            yield from (rows.get(folder.name) for folder in share)
-
-    def __enter__(self) -> Batched:
-        """Nothing is open between shares."""
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        """Nothing is open between shares."""
+        return Driven(oracle, release, [one.folder for one in healthy])
+    return DrivenVllm(oracle, release, healthy)
 
 
 class Driven:
@@ -132,12 +101,12 @@ class Driven:
             raise RuntimeError(f"sglang {self.release}: {self.said.read()[-2000:] or 'no answer'}")
         return sglang_row(json.loads(line), self.release)
 
-    def answers(self, folders: Iterable[Path]) -> Iterator[Row | None]:
+    def answers(self, questions: Iterable[Asked]) -> Iterator[Row | None]:
         """The rows of checkpoints, in order; the loader works on the next one while the caller looks at a row."""
         assert self.process.stdin is not None
         waiting = 0
-        for folder in folders:
-            print(folder, file=self.process.stdin, flush=True)
+        for one in questions:
+            print(one.folder, file=self.process.stdin, flush=True)
             waiting += 1
             if waiting > 1:
                 yield self._answer()

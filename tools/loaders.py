@@ -24,6 +24,14 @@ ABSENT: Row = {"loaded": [], "dropped": [], "unwritten": [], "partial": [], "err
 """Columns of an answer that stops early, as the scripts leave them out."""
 
 
+class Asked(NamedTuple):
+    """What a loader is asked about: a checkpoint, and for vLLM the config of its target and the speculative method."""
+
+    folder: Path
+    target: Path
+    method: str = "eagle3"
+
+
 class Oracle(NamedTuple):
     """Where the scripts lie, and where the engines were unpacked."""
 
@@ -59,13 +67,11 @@ class Oracle(NamedTuple):
             answer = json.loads(line)
             if "draft" not in answer:
                 raise RuntimeError(f"vllm {release}: {answer['error']}")
-            yield _row(answer, "vllm", release, answer["draft"])
+            yield vllm_row(answer, release)
 
     def _run(self, engine: str, arguments: list[str]) -> str:
         command = [sys.executable, str(self.scripts / engine / "oracle.py"), *arguments]
         environment = {**os.environ, "ORACLE_HOME": str(self.home), "OMP_NUM_THREADS": "1"}
-        # An engine is thousands of modules: compiled at every start, they cost twice as much as all the questions.
-        environment |= {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(self.home / "bytecode")}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         if done.returncode or not done.stdout.strip():
             raise RuntimeError(f"{engine}: {done.stderr[-2000:] or 'no answer'}")
@@ -75,6 +81,11 @@ class Oracle(NamedTuple):
 def sglang_row(answer: Row, release: str) -> Row:
     """An answer of the scripts for SGLang as a row."""
     return _row(answer, "sglang", release, answer["ckpt"])
+
+
+def vllm_row(answer: Row, release: str) -> Row:
+    """An answer of the scripts for vLLM as a row."""
+    return _row(answer, "vllm", release, answer["draft"])
 
 
 def _row(answer: Row, engine: str, release: str, checkpoint: str) -> Row:

@@ -25,6 +25,7 @@ class Recipe(NamedTuple):
     number: int
     base: str
     steps: tuple[Step, ...]
+    target: str = "usual"
 
     def without(self, index: int) -> Recipe:
         """The same checkpoint but for one edit."""
@@ -32,16 +33,17 @@ class Recipe(NamedTuple):
 
     def __str__(self) -> str:
         """Such as ``eagle3: rename-layer, drop``."""
-        return f"{self.base}: {', '.join(step.name for step in self.steps) or 'as it is'}"
+        beside = "" if self.target == "usual" else f" (beside the {self.target} target)"
+        return f"{self.base}: {', '.join(step.name for step in self.steps) or 'as it is'}{beside}"
 
 
-def recipe(seed: int, number: int, bases: tuple[str, ...]) -> Recipe:
+def recipe(seed: int, number: int, bases: tuple[str, ...], targets: tuple[str, ...] = ("usual",)) -> Recipe:
     """The checkpoint of that number; ``seed`` chooses another series. Most have one to four edits."""
     random = Random(f"{seed}/{number}")
     names = sorted(EDITS)
     chosen = random.choices(names, k=random.choice((0, 1, 1, 2, 2, 3, 4)))
     steps = tuple(Step(name, random.getrandbits(32)) for name in chosen)
-    return Recipe(number, random.choice(bases), steps)
+    return Recipe(number, random.choice(bases), steps, random.choice(targets))
 
 
 def _fill(draft: Draft) -> None:
