@@ -266,6 +266,8 @@ class Mapping(Entry):
     short: Word = ""
     outside: Word = ""
     twice: Word = ""
+    sides: Word = ""
+    scalar: Word = ""
 
 
 class Required(Entry):

@@ -289,7 +289,8 @@ def _plan(seen: Examination, s: Subject, options: Options) -> None:
     if config is None or selection is None or contract is None:
         return
     runner = options.runner or _launched_runner(s)
-    s.load = seen.attempt("the load plan", lambda: plan_load(config, selection, contract, s.checkpoint.read))
+    unread = s.refused if s.refused is not None and s.refused.cause == "config-key" else None
+    s.load = seen.attempt("the load plan", lambda: plan_load(config, selection, contract, s.checkpoint.read, unread))
     s.wiring = seen.attempt(
         "the wiring plan",
         lambda: plan_wiring(config, s.target, s.target_class, contract, s.engine, s.algorithm, s.load, runner),

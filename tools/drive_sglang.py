@@ -72,7 +72,8 @@ def forked(ask: Callable[[str], Row], folder: str) -> Row:
     if child == 0:
         os.close(reading)
         with os.fdopen(writing, "w") as pipe:
-            pipe.write(said(ask(folder)))
+            row = ask(folder)
+            pipe.write(said({"error": "child died: the scripts failed"} if is_no_answer(row) else row))
         os._exit(0)
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
@@ -82,6 +83,11 @@ def forked(ask: Callable[[str], Row], folder: str) -> Row:
         os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     return dict(json.loads(content)) if content else {"error": "child died or hung", "stage": None}
+
+
+def is_no_answer(row: Row) -> bool:
+    """Whether the scripts stumbled over what the engine made, such as a mapping that is no vector."""
+    return str((row.get("trace") or [""])[-1]).rpartition("/")[2].startswith("oracle.py:")
 
 
 def said(row: Row) -> str:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from bases import BASES
 from drafts import Draft
 from edits import EDITS
+from weights import ITEM
 
 
 class Step(NamedTuple):
@@ -46,11 +47,22 @@ def recipe(seed: int, number: int, bases: tuple[str, ...], targets: tuple[str, .
     return Recipe(number, random.choice(bases), steps, random.choice(targets))
 
 
+FLOATS = {
+    "BF16": lambda n: bytes([0x80 | n, 0x3F]),
+    "F16": lambda n: bytes([n << 3 & 0xFF, 0x3C | n >> 5]),
+    "F32": lambda n: bytes([0, 0, 0x80 | n, 0x3F]),
+    "F64": lambda n: bytes([0, 0, 0, 0, 0, n << 5 & 0xFF, 0xF0 | n >> 3, 0x3F]),
+}
+"""The bytes of 1 + n / 128 by dtype: a number that every one of them holds, and no other for another n."""
+
+
 def _fill(draft: Draft) -> None:
     """Give every tensor a value of its own: who watches a loader can not see zeros that are written over zeros."""
     for number, (name, tensor) in enumerate(draft.weights.items()):
         if tensor.data is None and tensor.dtype != "BOOL":
-            draft.weights[name] = replace(tensor, data=bytes([0x21 + number % 0x1E]) * tensor.size)
+            width = ITEM[tensor.dtype]
+            one = FLOATS.get(tensor.dtype, lambda n, width=width: (n + 1).to_bytes(width, "little"))(number % 0x7F)
+            draft.weights[name] = replace(tensor, data=one * (tensor.size // width))
 
 
 def _in_order(folder: Path) -> None:

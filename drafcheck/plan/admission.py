@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from drafcheck.configtypes import refused_type
 from drafcheck.contract import Engine, load_toml
 from drafcheck.draftmode import class_name, refusal_text, rewriting, same_word
 from drafcheck.modeltypes import book, knows
@@ -33,7 +34,7 @@ def refused_early(
 
     None as well for an engine whose classes and model types the contract book does not list.
     """
-    refused = _refused_model_type(engine, config)
+    refused = _refused_model_type(engine, config) or refused_type(engine, config)
     early = refused or (_refused_class(engine, config, algorithm) if _named_early(engine, config) else None)
     return early or _refused_target(engine, target, algorithm) or _refused_class(engine, config, algorithm)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -38,8 +37,8 @@ def fit(contract: Contract, parameter: Parameter, shard: str | None, shape: Shap
     kind = parameter.load
     if kind in _KINDS:
         return _KINDS[kind](contract, parameter, wanted, shape)
-    if shard is None and parameter.shards and shape and shape[0] < wanted[0]:
-        return _fused_short(contract, parameter, shape)
+    if shard is None and parameter.shards and shape:
+        return _fused(contract, parameter, shape)
     return _sharded(contract, kind, wanted, shape)
 
 
@@ -112,13 +111,18 @@ def _copied(contract: Contract, wanted: Shape, shape: Shape) -> Fit:
     return _refuse(contract, "copy", ours, theirs, axis=axis)
 
 
-def _fused_short(contract: Contract, parameter: Parameter, shape: Shape) -> Fit:
-    """A fused tensor is cut into shards one after the other: the first one that it has no rows for stops the load."""
-    sizes = list(parameter.shards.values())
-    starts = [0, *accumulate(sizes)]
-    number = next(n for n, size in enumerate(sizes) if starts[n] + size > shape[0])
-    refused = _refuse(contract, "short", (sizes[number],), shape, start=starts[number])
-    return refused._replace(before=tuple(parameter.shards)[:number])
+def _fused(contract: Contract, parameter: Parameter, shape: Shape) -> Fit:
+    """A fused tensor is cut into shards, each loaded before the next is cut: the first that does not fit stops it."""
+    start = 0
+    for number, size in enumerate(parameter.shards.values()):
+        before = tuple(parameter.shards)[:number]
+        if start + size > shape[0]:
+            return _refuse(contract, "short", (size,), shape, start=start)._replace(before=before)
+        wanted, taken = (size, *parameter.shape[1:]), (size, *shape[1:])
+        if taken != wanted:
+            return _refuse(contract, parameter.load, wanted, taken)._replace(before=before)
+        start += size
+    return Fit(cut=shape[0] - start)
 
 
 def _sharded(contract: Contract, kind: str, wanted: Shape, shape: Shape) -> Fit:

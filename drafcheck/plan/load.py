@@ -33,15 +33,17 @@ def plan_load(
     selection: Selection,
     contract: Contract,
     read: Callable[[Tensor], bytes] | None = None,
+    refused: Refusal | None = None,
 ) -> LoadPlan:
     """Work out what happens to the tensors of ``selection``, in the order in which the engine reads them.
 
-    ``read`` gives the bytes of a tensor; it is only used for small bias tensors that have no parameter.
+    ``read`` gives the bytes of a tensor; it is only used for small bias tensors that have no parameter. ``refused`` is
+    what stopped the release before the class was built: of its plan only the thought remains.
 
     A refusal ends the load, as it does in the engine: later tensors stand in ``unread``. The plan goes on in
     thought, so that ``lost`` holds every refusal there would be, the first included.
     """
-    plan = LoadPlan(contract.name, refused=refused_config(contract, config))
+    plan = LoadPlan(contract.name, refused=refused or refused_config(contract, config))
     if plan.refused and plan.refused.cause == "config-value":
         return plan
     plan.parameters = build_parameters(contract, config)
@@ -174,6 +176,8 @@ class _State:
                 value = raw(self.config, found.shows)
                 error = error.replace("{repr}", repr(None if value is MISSING else value))
             return Refusal("load", error, "name", tensor, found.looked_for)
+        if found.end == "mapping" and (refusal := _no_vector(self.contract, tensor)) is not None:
+            return refusal
         if fitted is None or fitted.error is None:
             return None
         error = fitted.error.replace("{target}", found.parameter).replace("{written}", tensor.name)
@@ -254,6 +258,19 @@ class _State:
                     self.plan.unwritten.append(name)
             elif missing := [s for s in parameter.shards if s not in written]:
                 self.plan.partial.append(Partial(name, tuple(missing), _share(parameter, missing)))
+
+
+def _no_vector(contract: Contract, tensor: Tensor) -> Refusal | None:
+    """What a release says that adds 0, 1, 2 ... to a d2t, as many as its first side is long, where it cannot."""
+    shape = tensor.shape
+    fits = bool(shape) and (shape[0] == shape[-1] or 1 in (shape[0], shape[-1]))
+    error = contract.mapping.get("sides" if shape else "scalar")
+    if fits or not error:
+        return None
+    if shape:
+        error = error.replace("{last}", str(shape[-1])).replace("{first}", str(shape[0]))
+        error = error.replace("{axis}", str(len(shape) - 1))
+    return Refusal("load", error, "shape", tensor)
 
 
 def _share(parameter: Parameter, missing: list[str]) -> float:

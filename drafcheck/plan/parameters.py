@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from drafcheck.configtypes import class_of
 from drafcheck.lookup import MISSING, evaluate, in_question, is_integer, keys_read, present_key, raw
 from drafcheck.plan.model import Parameter, Parameters, Refusal
 
@@ -121,6 +122,8 @@ def _refusal(contract: Contract, entry: Table, config: DraftConfig) -> Refusal:
     error = (
         entry["error"].replace("{type}", _type(value)).replace("{repr}", repr(None if value is MISSING else value)[:40])
     )
+    if "{class}" in error:
+        error = error.replace("{class}", class_of(config))
     error = error.replace("{value}", str(contract.value(entry["of"], config) if "of" in entry else value)[:40])
     if "beyond" in entry and isinstance(value, list):
         limit = contract.value(entry["beyond"], config) or 0
