@@ -12,8 +12,8 @@ LAYER = "midlayer"
 
 
 def heads(draft: Draft, queries: int, keys: int) -> None:
-    """Another number of heads, and projections of that size."""
-    draft.set(num_attention_heads=queries, num_key_value_heads=keys)
+    """Another number of heads, and projections of that size; Llama's config class wants one that divides the width."""
+    draft.set(model_type="mistral", num_attention_heads=queries, num_key_value_heads=keys)
     draft.shape(f"{LAYER}.self_attn.q_proj.weight", queries * HEAD_DIM, 2 * HIDDEN)
     draft.shape(f"{LAYER}.self_attn.o_proj.weight", HIDDEN, queries * HEAD_DIM)
     for name in ("k_proj", "v_proj"):
