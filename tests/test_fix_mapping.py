@@ -12,7 +12,6 @@ from drafts import DRAFT_VOCAB, VOCAB, Draft
 from make_fixtures import FIXTURES
 from repairing import SAFE, checked, contents, edits_for, hashed, mended, mended_draft, options_of
 from test_reference import npy
-from variants import VARIANTS, healthy
 from weights import Weight, integers, mask, offsets, write_safetensors
 
 from drafcheck.fix.edits import Add, Edit, Rename, Replace
@@ -98,15 +97,6 @@ LEFT = (
 @pytest.mark.parametrize("case", LEFT)
 def test_a_map_that_nothing_tells_is_left(case: str) -> None:
     assert asked(FIXTURES / case, case.partition("/")[0], options_of(case)) == []
-
-
-@pytest.mark.parametrize("name", ["05_no_d2t", "06_d2t_absolute", "33_d2t_float", "38_d2t_zero", "39_d2t_512"])
-def test_the_trained_drafter_is_whole_again(name: str, tmp_path: Path) -> None:
-    engine = Options(engine="sglang==0.5.15.post1")
-    pair = healthy()
-    VARIANTS[name](pair)
-    done = mended(pair.write(tmp_path / "broken"), engine)
-    assert contents(done) == hashed(checked(healthy().write(tmp_path / "whole"), engine))
 
 
 def modelopt(draft: Draft) -> None:

@@ -8,7 +8,6 @@ import pytest
 from drafts import DRAFT_VOCAB, HIDDEN, VOCAB, Draft
 from make_fixtures import FIXTURES
 from repairing import checked, contents, edits_for, hashed, mended, mended_draft, options_of
-from variants import VARIANTS, healthy
 from weights import Weight, zeros
 
 from drafcheck.fix.edits import Drop, Rename
@@ -197,35 +196,6 @@ def test_names_in_shards_change_in_the_index_too(tmp_path: Path) -> None:
     assert subject is not None and subject.checkpoint.index is not None
     assert subject.checkpoint.index.weight_map == {n.removeprefix("module."): f for n, f in places.items()}
     assert not [f for f in done.last.findings if f.rule in (*RULES, "DC006")]
-
-
-WRAPPED = [
-    "03b_model_everything",
-    "04a_module_midlayer",
-    "04b_module_everything",
-    "04d_draft_model_everything",
-    "31_o_proj_renamed",
-]
-
-
-@pytest.mark.parametrize("name", WRAPPED)
-def test_the_trained_drafter_is_whole_again(name: str, tmp_path: Path) -> None:
-    """Measured at 1.01 instead of 2.30 under these names: mended, each tensor is that of the healthy drafter."""
-    whole = healthy().write(tmp_path / "healthy")
-    pair = healthy()
-    VARIANTS[name](pair)
-    done = mended(pair.write(tmp_path / "broken"), Options(engine="sglang==0.5.15.post1"))
-    assert contents(done) == hashed(checked(whole, Options(engine="sglang==0.5.15.post1")))
-
-
-def test_a_layer_under_another_wrapper_is_whole_again(tmp_path: Path) -> None:
-    """``draft.layers.0.*`` loses the wrapper; this release takes ``layers.0.*`` as it is."""
-    pair, whole = healthy(), healthy()
-    VARIANTS["04c_draft_layers0"](pair)
-    whole.rename(lambda name: name.replace("midlayer", "layers.0"))
-    engine = Options(engine="sglang==0.5.15.post1")
-    done = mended(pair.write(tmp_path / "broken"), engine)
-    assert contents(done) == hashed(checked(whole.write(tmp_path / "whole"), engine))
 
 
 def test_head_rows_are_those_of_the_draft_vocabulary(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import pytest
 from drafts import DRAFT_VOCAB, HIDDEN, VOCAB, Draft
 from make_fixtures import FIXTURES
 from repairing import checked, contents, edits_for, hashed, mended, mended_draft, options_of
-from variants import VARIANTS, healthy
 from weights import zeros
 
 from drafcheck.fix.edits import Edit, SetKey
@@ -54,22 +53,6 @@ def test_the_key_says_what_the_tensors_are(case: str) -> None:
 @pytest.mark.parametrize("case", ["DC302/head-of-all-rows", "DC310/tied-without-head"])
 def test_a_head_that_is_wrong_or_missing_is_no_matter_of_the_config(case: str) -> None:
     assert asked(FIXTURES / case, case.partition("/")[0], options_of(case)) == []
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["13a_no_draft_vocab_size", "13b_draft_vocab_512", "13c_draft_vocab_2048", "13d_draft_vocab_null", "23_tie_true"],
-)
-def test_the_trained_drafter_is_whole_again(name: str, tmp_path: Path) -> None:
-    engine = Options(engine="sglang==0.5.15.post1")
-    pair = healthy()
-    VARIANTS[name](pair)
-    done = mended(pair.write(tmp_path / "broken"), engine)
-    whole = checked(healthy().write(tmp_path / "whole"), engine)
-    assert done.last.subject is not None and done.last.subject.config is not None
-    assert whole.subject is not None and whole.subject.config is not None
-    assert done.last.subject.config.data == whole.subject.config.data
-    assert contents(done) == hashed(whole)
 
 
 def test_a_nested_config_is_mended_where_the_engine_looks(tmp_path: Path) -> None:
