@@ -37,6 +37,22 @@ def flattened(s: Subject) -> Changes | None:
     return changes if stopped is None or stopped.cause == "name" else None
 
 
+def named_anew(s: Subject) -> Changes | None:
+    """The class that fits the tensors, and the keys that it reads where another exporter's class has them elsewhere."""
+    name, form = fitting_here(s), _form(s, None)
+    if name is None or s.written is None:
+        return None
+    changes: dict[Route, Any] = {("architectures",): [name]}
+    for key, place in (form or {}).get("again", {}).items():
+        value = s.written.get(*place.split("."))
+        if value is not None and s.written.data.get(key) is None:
+            changes[key,] = value
+    for place, meant in (form or {}).get("implied", {}).items():
+        if s.written.get(*place.split(".")) is True:
+            changes |= {(key,): value for key, value in meant.items() if s.written.data.get(key) is None}
+    return changes
+
+
 def _form(s: Subject, named: object) -> Table | None:
     """How the kind of head that the tensors are is written flat; None where the config names another kind."""
     head = head_in(s)

@@ -64,6 +64,11 @@ def _(draft: Draft) -> None:
     become(draft, dflash())
 
 
+@case("good/vllm-dspark", "vllm==0.33.0")
+def _(draft: Draft) -> None:
+    become(draft, dspark())
+
+
 @case("good/domino", "0.5.23")
 def _(draft: Draft) -> None:
     become(draft, domino())

@@ -106,6 +106,8 @@ def _stem(name: str) -> str:
 
 
 def _wanted(contract: Contract, plan: LoadPlan, name: str, spellings: Iterable[tuple[str, str]]) -> Wanted | None:
+    """The first spelling that reaches something; else one of a foreign dialect that the loader knows and passes by."""
+    known = None
     for (bare, wrapper), (renames, dialect, foreign) in product(spellings, _dialects()):
         candidate = _translate(bare, renames)
         if candidate == name or candidate is None:
@@ -113,7 +115,9 @@ def _wanted(contract: Contract, plan: LoadPlan, name: str, spellings: Iterable[t
         found = route(contract, candidate, plan.parameters)
         if found.end in ("parameter", "mapping"):
             return Wanted(candidate, found.parameter, wrapper, dialect, foreign)
-    return None
+        if foreign and found.end == "design" and known is None:
+            known = Wanted(candidate, found.parameter, wrapper, dialect, foreign)
+    return known
 
 
 @functools.cache

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from drafcheck.fitting import fitting_here
 from drafcheck.fix.edits import Edit
 from drafcheck.fix.keys import edits_of
 from drafcheck.fix.registry import Wishes, repair
-from drafcheck.flat import flattened
+from drafcheck.flat import flattened, named_anew
 from drafcheck.modeltypes import is_dispensable, knows, of_the_class
 from drafcheck.trial import GONE, Route
 
@@ -20,10 +19,8 @@ if TYPE_CHECKING:
 
 @repair("DC501", "DC504")
 def name_the_class(s: Subject, findings: Sequence[Finding], wishes: Wishes) -> Iterator[Edit]:  # noqa: ARG001
-    """The class that fits the tensors, where this release has it."""
-    name = fitting_here(s)
-    if name is not None:
-        yield from edits_of(s, {("architectures",): [name]})
+    """The class that fits the tensors, where this release has it, and the keys that it reads at other places."""
+    yield from edits_of(s, named_anew(s))
 
 
 @repair("DC502")
