@@ -27,7 +27,8 @@ def options_of(case: str) -> Options:
     """The options in the args.txt of a fixture; paths as they are from here."""
     words = shlex.split((FIXTURES / case / "args.txt").read_text().replace("{case}", str(FIXTURES / case)))
     named = {words[i].removeprefix("--"): words[i + 1] for i in range(0, len(words), 2)}
-    return Options(**{key.replace("-", "_"): value for key, value in named.items()})  # type: ignore[arg-type]
+    given = {key.replace("-", "_"): int(value) if key == "tp" else value for key, value in named.items()}
+    return Options(**given)  # type: ignore[arg-type]
 
 
 def setup_for(path: Path | str, options: Options) -> Setup:

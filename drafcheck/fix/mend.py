@@ -24,6 +24,7 @@ ROUNDS = 8
 """What one repair brings to light the next round mends; more than three have not been seen."""
 
 _WORSE = list(Outcome)
+_NOTHING = "nothing was written"
 
 
 @dataclass(frozen=True)
@@ -97,12 +98,19 @@ def confirm(mended: Mended) -> None:
     there = {_identity(f) for f in mended.last.findings}
     for one in mended.repaired:
         if _identity(one.finding) in there:
-            raise FailedRepairError(f"the repair of {one.finding.rule} changes nothing: {one.finding.message}")
-    new = [f for f in mended.last.findings if f.severity is Severity.ERROR and f.rule not in _errors(mended)]
+            raise FailedRepairError(f"{_NOTHING}: the repair of {one.finding.rule} did not help: {one.finding.message}")
+    known = _known(mended)
+    new = [f for f in mended.last.findings if f.severity is Severity.ERROR and f.rule not in known]
     if new and not stopped(mended.first):
-        raise FailedRepairError(f"the repair would bring {new[0].rule}: {new[0].message}")
+        raise FailedRepairError(f"{_NOTHING}: once {_codes(mended)} is repaired, {new[0].rule} shows: {new[0].message}")
     if _WORSE.index(outcome(mended.last)) > _WORSE.index(outcome(mended.first)):
-        raise FailedRepairError(f"the repaired checkpoint would be {outcome(mended.last).value}")
+        error = next((f"{f.rule}: {f.message}" for f in mended.last.findings if f.severity is Severity.ERROR), "")
+        now = f"the checkpoint would be {outcome(mended.last).value} and no more {outcome(mended.first).value}"
+        raise FailedRepairError(f"{_NOTHING}: once {_codes(mended)} is repaired, {now}: {error}")
+
+
+def _codes(mended: Mended) -> str:
+    return " and ".join(dict.fromkeys(one.finding.rule for one in mended.repaired))
 
 
 def stopped(seen: Examination) -> bool:
@@ -110,10 +118,11 @@ def stopped(seen: Examination) -> bool:
     return outcome(seen) in (Outcome.REFUSED, Outcome.NOTHING_TO_CHECK)
 
 
-def _errors(mended: Mended) -> set[str]:
-    """The rules with an error before the last round, or without any round."""
+def _known(mended: Mended) -> set[str]:
+    """The rules whose errors are no news: they had some before, or could not run, as when the class is unknown."""
     before = [one.seen for one in mended.rounds] or [mended.last]
-    return {f.rule for seen in before for f in seen.findings if f.severity is Severity.ERROR}
+    found = {f.rule for seen in before for f in seen.findings if f.severity is Severity.ERROR}
+    return found | {code for seen in before for code, _ in seen.skipped}
 
 
 def _seen(state: State, setup: Setup) -> Examination:
