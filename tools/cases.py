@@ -27,6 +27,7 @@ FAMILIES = (
     "cases_reference",
     "cases_classes",
     "cases_launch",
+    "cases_fix",
     "cases_ranks",
 )
 
