@@ -193,6 +193,7 @@ def test_rows_without_a_source_are_counted_and_must_be_accepted(tmp_path: Path) 
     head, d2t, _ = asked(folder, "DC311", options, Wishes(unsafe=True, missing_rows=5))
     rows = [row(token) if token in KEPT else bytes(2 * HIDDEN) for token in tokens]
     assert written(head) == b"".join(rows) and written(d2t) == offsets(tokens).raw
+    assert isinstance(head, Replace) and head.how.endswith(", 5 of them zeros")
 
 
 def test_a_smaller_reference_makes_a_smaller_head(tmp_path: Path) -> None:

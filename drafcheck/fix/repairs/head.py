@@ -167,8 +167,10 @@ def permute_head(s: Subject, _: Sequence[Finding], wishes: Wishes) -> Iterator[E
         return
     numbers = {token: row for row, token in enumerate(here)}
     rows = [numbers.get(token) for token in there.targets]
-    _accept(s, rows.count(None), len(rows), wishes.missing_rows)
-    yield Replace(v.head_tensor, matrix.rows(rows), "rows in the reference's order")
+    missing = rows.count(None)
+    _accept(s, missing, len(rows), wishes.missing_rows)
+    how = "rows in the reference's order" + (f", {missing:,} of them zeros" if missing else "")
+    yield Replace(v.head_tensor, matrix.rows(rows), how)
     yield from _mapping(v, there)
     way = route_to(s, "draft_vocab_size")
     if v.draft_vocab is not None and v.draft_vocab != len(rows) and way is not None:
