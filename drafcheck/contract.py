@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -261,14 +261,24 @@ class Contract(NamedTuple):
     expand: Table
     computed: tuple[Table, ...] = ()  # keys that change what is computed and not what is loaded
     proven: bool = True  # False: read in the engine's source, and its classes were not run
+    quantised: Table = {}  # how a quantization_config is read, where that is described  # noqa: RUF012
+    engine: Engine | None = None
     splits: tuple[Table, ...] = ()  # what tensor parallelism has to divide
     only: tuple[tuple[str, int], ...] = ()  # config keys, each with the only value that the book describes
 
-    def undescribed(self, config: DraftConfig) -> str | None:
-        """The config key for which the book has no contract yet; None when the class is built as described."""
+    def undescribed(self, config: DraftConfig, beside: Collection[str] = ()) -> str | None:
+        """The config key for which the book has no contract yet; None when the class is built as described.
+
+        ``beside``: the names of other files of the checkpoint.
+        """
         from drafcheck.lookup import MISSING, is_integer, raw
 
-        key = next((key for key in self.not_described if raw(config, key) not in (MISSING, None, False, 0)), None)
+        there = [key for key in self.not_described if raw(config, key) not in (MISSING, None, False, 0)]
+        if self.quantised:  # it says which of them are described
+            from drafcheck.plan.quantised import KEY, undescribed
+
+            there = [*filter(None, [undescribed(self, config, beside)]), *(key for key in there if key != KEY)]
+        key = next(iter(there), None)
         values = ((name, raw(config, name), usual) for name, usual in self.only)
         other = (f"{name} {value}" for name, value, usual in values if is_integer(value) and value != usual)
         return key or next(other, None)
@@ -346,6 +356,8 @@ def _contract(name: str, architecture: str, book: Table, revision: Table, engine
         expand={key: value for entry in reversed(every("expand")) for key, value in _placeholders(entry).items()},
         computed=every("computed"),
         splits=every("split"),
+        quantised=first("quantised"),
+        engine=engine,
         proven=_is_proven(book.get("proof"), revision),
         only=tuple(book.get("not_described", {}).get("other_than", {}).items()),
     )

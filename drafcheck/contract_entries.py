@@ -322,6 +322,16 @@ class Param(Entry):
         return self
 
 
+class Quantised(Entry):
+    """By which names the constructor asks a quantisation for its layers, and whose ``quantization_config`` that is."""
+
+    of: Literal["draft", "target", "nobody"] = "draft"
+    asked: list[Pair] = []
+    after_target: bool = False
+    plain: Words = []
+    heads: Words = []
+
+
 class Split(Entry):
     """What tensor parallelism has to divide: a quantity, or the sharded side of the parameters that are loaded so.
 

@@ -18,6 +18,7 @@ from drafcheck.contract_entries import (
     Names,
     Param,
     Proof,
+    Quantised,
     Read,
     Refuse,
     Required,
@@ -92,6 +93,7 @@ class ContractPart(Table):
     expand: list[Texts] = []
     computed: list[Computed] = []
     split: list[Split] = []
+    quantised: list[Quantised] = []
 
 
 class ContractBook(ContractPart):

@@ -318,7 +318,7 @@ def _choose(seen: Examination, s: Subject, config: DraftConfig, given: str | Non
     if read.refused is None:
         s.contract = seen.attempt("choosing a contract", lambda: contract_for(s.engine, chosen_class(*meant)))
     if s.contract is not None:
-        s.undescribed = s.contract.undescribed(config)
+        s.undescribed = s.contract.undescribed(config, s.checkpoint.other)
         s.contract = None if s.undescribed is not None else settled(s.contract, config)
 
 

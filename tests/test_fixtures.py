@@ -71,7 +71,7 @@ TWINS = {
     "DC504": "one-state-head",
     "DC505": "longer-context-than-the-target",
     "DC506": "both-forms-of-the-rope",
-    "DC507": "quantised",
+    "DC507": "fp8",
     "DC508": "float16-under-dtype",
     "DC509": "healthy",
     "DC601": "kimi-0.5.11",

@@ -29,6 +29,7 @@ FAMILIES = (
     "cases_launch",
     "cases_fix",
     "cases_ranks",
+    "cases_quantised",
 )
 
 

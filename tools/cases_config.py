@@ -150,21 +150,9 @@ def f8_in_a_plain_draft(draft: Draft) -> None:
 
 @case("good/quantised")
 def quantised(draft: Draft) -> None:
-    """The same with the exporter's quantization_config: not described yet, so nothing is said against it."""
+    """The same with a quantization_config of a method that is not described: nothing is said against it."""
     f8_in_a_plain_draft(draft)
-    draft.set(quantization_config={"quant_method": "fp8", "activation_scheme": "dynamic"})
-
-
-@case("good/packed", "0.5.15")
-def packed(draft: Draft) -> None:
-    """A packed layout: no tensor has the shape of the plain parameter, and that is no fault."""
-    for part in ("gate_proj", "up_proj"):
-        weight = draft.weights.pop(f"midlayer.mlp.{part}.weight")
-        rows, columns = weight.shape
-        draft.weights[f"midlayer.mlp.{part}.qweight"] = zeros("I32", columns // 8, rows)
-        draft.weights[f"midlayer.mlp.{part}.scales"] = zeros("F16", columns // 32, rows)
-        draft.weights[f"midlayer.mlp.{part}.qzeros"] = zeros("I32", columns // 32, rows // 8)
-    draft.set(quantization_config={"quant_method": "gptq", "bits": 4, "group_size": 32})
+    draft.set(quantization_config={"quant_method": "fbgemm_fp8"})
 
 
 @case("good/renamed-in-draft-mode", "0.5.15")

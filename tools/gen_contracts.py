@@ -36,6 +36,7 @@ PARTS = {
         "Parameters that the engine fills itself, whatever the file holds or (`absent`) when it holds no such name.",
     ),
     "computed": ("Computed otherwise", "Keys that change what is computed, and which leave no trace in the tensors."),
+    "quantised": ("Quantised drafts", "By which names the constructor asks a quantisation for its layers."),
     "split": ("Shared out", "What the ranks of tensor parallelism have to share evenly."),
     "mapping": ("Vocabulary mapping", "How `d2t` is read."),
     "loaders": ("Shapes that differ", "What a sharded loader does with a dimension that is too long or too short."),

@@ -197,14 +197,16 @@ def worker(oracle_folder: str, wheel: str, configs: str) -> None:
     os._exit(0)
 
 
-def ask(oracle: Any, oracle_folder: str, wheel: str) -> dict[str, Json]:
-    """The verdicts of one release on every config."""
+def ask(
+    oracle: Any, oracle_folder: str, wheel: str, asked: dict[str, Json] | None = None, script: Path = Path(__file__)
+) -> dict[str, Json]:
+    """The verdicts of one release on every config; ``script`` is run as a worker."""
     with tempfile.TemporaryDirectory() as scratch:
         probe, configs = Path(scratch) / "probe", Path(scratch) / "configs.json"
         probe.mkdir()
         (probe / "config.json").write_text(json.dumps({**BASE, **TOP}))
         learnt = oracle.run(wheel, str(probe))  # finds out which third-party modules must be stood in for
-        configs.write_text(json.dumps(cases()))
+        configs.write_text(json.dumps(asked or cases()))
         env = {
             **os.environ,
             "PYTHONPATH": str(Path(oracle.TF) / learnt["deps"]),
@@ -213,7 +215,7 @@ def ask(oracle: Any, oracle_folder: str, wheel: str) -> dict[str, Json]:
             "CUDA_VISIBLE_DEVICES": "",
             "PYTHONWARNINGS": "ignore",
         }
-        command = [oracle.PY, str(Path(__file__).resolve()), "--worker", oracle_folder, wheel, str(configs)]
+        command = [oracle.PY, str(script.resolve()), "--worker", oracle_folder, wheel, str(configs)]
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=1200, check=False)
         if "@@JSON@@" not in done.stdout:
             raise SystemExit(f"{wheel}: {done.stderr[-2000:]}")

@@ -1,4 +1,4 @@
-"""DC507: quantised tensors that the engine would build as plain ones."""
+"""DC507: quantised tensors that the engine would build as plain ones, and the reverse."""
 
 from __future__ import annotations
 
@@ -6,42 +6,106 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from drafcheck.checks.names import is_quantised_part, names, places, plans
-from drafcheck.finding import Severity
+from drafcheck.finding import Confidence, Location, Severity
+from drafcheck.plan.model import Layer
+from drafcheck.plan.quantised import FLOATS, KEY, declared, scheme_of
 from drafcheck.registry import Hit, rule
 from drafcheck.words import count, listed
 
 if TYPE_CHECKING:
     from drafcheck.subject import Subject
 
-PLAIN = ("F64", "F32", "F16", "BF16")
-"""The dtypes that a plain parameter takes by casting."""
-
 
 @rule("DC507", "quantization", Severity.ERROR, needs=("contract", "load"))
 def quantization(s: Subject) -> Iterator[Hit]:
-    """The tensors are quantised, and the config does not say so.
+    """Layers are stored quantised and built plain, or the reverse.
 
     ## What it does
-    Reports tensors of 8 bits and fewer that reach a plain parameter, and the scales and packed parts of a quantised
-    checkpoint, when config.json has no `quantization_config`. How a quantised draft is built is not checked yet.
+    Without a `quantization_config`: reports tensors of 8 bits and fewer that reach a plain parameter, and the scales
+    and packed parts of a quantised checkpoint. With one (fp8, compressed-tensors, ModelOpt, AWQ, GPTQ): works out which
+    layers the release builds quantised, by the names that the constructor really asks for, and reports plain tensors
+    for a quantised layer, quantised ones for a plain layer, fused projections of both kinds, and scales that are
+    missing. Where releases read an entry of the ignore list differently, the file is taken at its word.
 
     ## Why is this bad?
-    The numbers are cast one by one and their scales are dropped without a word: the layer computes something else.
+    The numbers are cast one by one and their scales are dropped or left unwritten without a word: the layer computes
+    something else. SGLang asks for the layers of an EAGLE-3 draft by names such as `model.qkv_proj`, which no exporter
+    lists; vLLM counts its layers on from the target's, and up to 0.11 builds the draft by the target's quantisation.
 
     ## Fix
-    Write the `quantization_config` of the exporter into config.json, or export the drafter without quantisation.
+    Write the `quantization_config` of the exporter into config.json, and quantise all of the decoder layer or nothing.
     """
     plan, contract = plans(s)
     if contract.names.get("quantised_parts"):
         return  # the config says so
-    stored = [w.tensor for w in plan.writes if w.tensor.dtype not in PLAIN]
-    parts = [t for t in plan.nameless if is_quantised_part(t.name)]
+    yield from _layers(s, plan.layers)
+    told = {layer.name for layer in plan.layers}
+    stored = [w.tensor for w in plan.writes if w.tensor.dtype not in FLOATS and _layer_of(w.parameter) not in told]
+    parts = [t for t in plan.nameless if is_quantised_part(t.name)] if not told else []
     if stored or parts:
         first = f"`{stored[0].name}` is stored as {stored[0].dtype}" if stored else f"`{parts[0].name}` is a part"
+        absent = s.config is None or not s.config.data.get(KEY)
+        why = "config.json has no quantization_config" if absent else "this release does not go by quantization_config"
         yield Hit(
-            f"{count(len(stored) + len(parts), 'tensor')} of a quantised checkpoint, and config.json has no "
-            f"quantization_config: {s.engine} builds plain parameters ({first}): {listed(names(stored + parts))}",
-            (*places(stored + parts), *((s.config.at("quantization_config"),) if s.config else ())),
-            help="write the exporter's quantization_config into config.json, or export without quantisation",
+            f"{count(len(stored) + len(parts), 'tensor')} of a quantised checkpoint, and {why}: {s.engine} builds "
+            f"plain parameters ({first}): {listed(names(stored + parts))}",
+            (*places(stored + parts), *((s.config.at(KEY),) if s.config else ())),
+            help="write the exporter's quantization_config into config.json, or export without quantisation"
+            if absent
+            else "export without quantisation, or serve with a release that goes by it",
             about=names(stored + parts),
         )
+
+
+def _layer_of(parameter: str) -> str:
+    return parameter.rpartition(".")[0]
+
+
+def _layers(s: Subject, layers: list[Layer]) -> Iterator[Hit]:
+    """One finding for each way in which file and constructor part."""
+    mixed = [layer for layer in layers if layer.packed and layer.plain]
+    rest = [layer for layer in layers if layer not in mixed]
+    if mixed:
+        yield _hit(s, mixed, "are one parameter, of which the file holds parts quantised and parts plain", _ALL)
+    if bare := [layer for layer in rest if layer.state == "built" and layer.plain]:
+        inherits = s.contract is not None and s.contract.quantised.get("of") == "target"
+        text = f"{_whose(s)} has {s.engine} build them quantised, and the file holds plain tensors for"
+        yield _hit(s, bare, text, _NEWER if inherits else _ALL, before=True)
+    if packed := [layer for layer in rest if layer.state == "left" and layer.packed]:
+        yield _hit(s, packed, "are quantised in the file, and plain ones are built", "export them plain")
+    if short := [layer for layer in rest if layer.state != "left" and layer.missing]:
+        parts = listed(sorted({part for layer in short for _, part in layer.missing}))
+        yield _hit(s, short, f"are quantised in the file, which lacks their {parts}", "export the drafter again")
+
+
+_ALL = "quantise every layer that this release quantises, or none of them and leave quantization_config out"
+_NEWER = "serve with a release that builds the draft by its own config, or with a target that is not quantised"
+
+
+def _whose(s: Subject) -> str:
+    own = s.contract is None or s.contract.quantised.get("of", "draft") == "draft"
+    return f"{KEY} of {'the draft' if own else 'the target'}"
+
+
+def _hit(s: Subject, layers: list[Layer], text: str, advice: str, *, before: bool = False) -> Hit:
+    shown = listed([layer.name for layer in layers])
+    return Hit(
+        f"{text} {shown}" if before else f"{shown} {text}: {s.engine} stops or serves something else",
+        _at(s),
+        help=advice,
+        confidence=Confidence.CERTAIN if _is_proven(s) else Confidence.LIKELY,
+        about=tuple(layer.name for layer in layers),
+    )
+
+
+def _is_proven(s: Subject) -> bool:
+    scheme = scheme_of(s.contract, s.config) if s.contract is not None and s.config is not None else None
+    return scheme is not None and scheme.proven
+
+
+def _at(s: Subject) -> tuple[Location, ...]:
+    """The config that declares the quantisation."""
+    assert s.contract is not None and s.config is not None
+    of_target = s.contract.quantised.get("of") == "target" and s.target is not None
+    document = s.target if of_target and s.target is not None else s.config
+    return (document.at(KEY),) if declared(s.contract, s.config) else ()

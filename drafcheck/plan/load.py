@@ -48,6 +48,7 @@ def plan_load(
         return plan
     plan.parameters = build_parameters(contract, config)
     plan.seen = list(selection.tensors)
+    _quantise(contract, config, plan)
     plan.fills_from_target = _shared(contract, config, plan)
     if plan.refused is None:
         plan.refused = selection.refused
@@ -57,6 +58,14 @@ def plan_load(
         state.take(tensor)
     state.settle()
     return plan
+
+
+def _quantise(contract: Contract, config: DraftConfig, plan: LoadPlan) -> None:
+    """Put the parts of quantised layers in the place of plain ones, where the config speaks of a quantisation."""
+    from drafcheck.plan.quantised import declared, quantised
+
+    if contract.quantised and declared(contract, config):
+        plan.parameters, plan.layers = quantised(contract, config, plan.parameters, plan.seen)
 
 
 def _in_order(contract: Contract, tensors: list[Tensor]) -> list[Tensor]:

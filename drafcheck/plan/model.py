@@ -98,6 +98,21 @@ class Refusal(NamedTuple):
     key: str | None = None
 
 
+class Layer(NamedTuple):
+    """A layer that a quantisation may pack. ``state``: ``built`` quantised, ``left`` plain, or ``either``: it depends.
+
+    ``packed``: whether the file holds quantised parts of it; ``shards`` are those that are, ``plain`` those that are
+    not (an empty name is the whole of it), ``missing`` the parts that a packed shard lacks, with the shard.
+    """
+
+    name: str
+    state: str
+    packed: bool
+    shards: tuple[str, ...] = ()
+    plain: tuple[str, ...] = ()
+    missing: tuple[tuple[str, str], ...] = ()
+
+
 @dataclass(slots=True)
 class LoadPlan:
     """What the loader does with every tensor, and who fills every parameter."""
@@ -117,6 +132,7 @@ class LoadPlan:
     nameless: list[Tensor] = field(default_factory=list)  # no parameter of that name, reached or not
     seen: list[Tensor] = field(default_factory=list)  # every tensor of the files that the loader reads
     waiting: dict[str, list[Tensor]] = field(default_factory=dict)  # parameter -> tensors whose counterpart never came
+    layers: list[Layer] = field(default_factory=list)  # those that the config's quantisation is about
     lost: list[Refusal] = field(default_factory=list)  # every refusal, were the first one mended
 
     @property
