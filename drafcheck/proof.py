@@ -73,4 +73,6 @@ def requires_the_same(engine: Engine, architecture: str) -> bool:
     if after is None:
         return False
     before, later = (contract_for(engine._replace(known=known), architecture) for known in (engine.known, after))
-    return before is not None and later is not None and before == later._replace(summary=before.summary, engine=before.engine)
+    if before is None or later is None:
+        return False
+    return before == later._replace(summary=before.summary, engine=before.engine)
