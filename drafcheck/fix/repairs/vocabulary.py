@@ -13,6 +13,7 @@ from drafcheck.plan.vocabulary import EMBEDDING, HEAD, is_another, named
 from drafcheck.trial import Changes, Trial, tried
 
 if TYPE_CHECKING:
+    from drafcheck.contract import Contract
     from drafcheck.finding import Finding
     from drafcheck.plan.model import LoadPlan
     from drafcheck.subject import Subject
@@ -102,19 +103,21 @@ def vocabulary_fitted(s: Subject) -> Changes | None:
         return None
     too_few = refused and v.target_vocab is not None and wanted < v.target_vocab and is_another(wanted, v.target_vocab)
     changes, trial = _with(s, "vocab_size", wanted)
-    if too_few or trial is None or trial.load is None or trial.load.refused is not None:
+    if too_few or trial is None or trial.load is None or trial.contract is None or trial.load.refused is not None:
         return None
-    return changes if refused or _has_room(s, trial, wanted) else None
+    if refused or (not _has_room(s, s.contract, load, size or 0) and _has_room(s, trial.contract, trial.load, wanted)):
+        return changes
+    return None
 
 
-def _has_room(s: Subject, trial: Trial, width: int) -> bool:
+def _has_room(s: Subject, contract: Contract, load: LoadPlan, width: int) -> bool:
     """Whether logits that are spread over so many tokens reach all that d2t does, or are as many as the head's."""
-    assert trial.load is not None and trial.contract is not None and s.vocabulary is not None
-    if "width" not in trial.contract.mapping:
-        return False  # then the number does not matter, and nothing is wrong
-    if trial.contract.mapping.get("parameter") in trial.load.parameters:
+    assert s.vocabulary is not None
+    if "width" not in contract.mapping:
+        return True  # then the number does not matter
+    if contract.mapping.get("parameter") in load.parameters:
         return max(s.vocabulary.targets or (), default=-1) < width
-    return rows_built(trial.load) in (None, width)
+    return rows_built(load) in (None, width)
 
 
 def _with(s: Subject, key: str, value: Any) -> tuple[Changes | None, Trial | None]:
