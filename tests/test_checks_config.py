@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import recorded
 from drafts import Draft
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -40,7 +41,7 @@ def configs(corpus: str) -> dict[str, dict[str, Any]]:
 @pytest.mark.parametrize("corpus", ARCHIVES)
 def test_dtype_and_length_are_those_of_the_real_engine(corpus: str) -> None:
     """Every recorded answer: 16 releases, 95 checkpoints."""
-    rows = [json.loads(line) for line in (VERDICTS / f"{corpus}.jsonl").read_text().splitlines()]
+    rows = recorded.rows(VERDICTS / f"{corpus}.jsonl")
     asked = [row for row in rows if row["dtype"] is not None]
     assert len(asked) > 250
     for row in asked:

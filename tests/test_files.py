@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import recorded
 from helpers import lint_draft, of
 from weightfiles import POINTER, Storage, archive, entry, safetensors, state, tensor, text, write_tensors
 
@@ -69,8 +70,7 @@ def test_files_as_the_real_loaders_chose_them(corpora: dict[str, Path]) -> None:
     rows: Counter[str] = Counter()
     for corpus, root in corpora.items():
         places = {config.parent.name: config.parent for config in root.rglob("config.json")}
-        lines = (FIXTURES / "verdicts" / "sglang" / f"{corpus}.jsonl").read_text().splitlines()
-        for row in map(json.loads, lines):
+        for row in recorded.rows(FIXTURES / "verdicts" / "sglang" / f"{corpus}.jsonl"):
             if row["stage"] in ("config", "class", "construct"):
                 continue
             selection = select(places[row["checkpoint"]], row["version"])

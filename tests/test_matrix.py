@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import tarfile
 from pathlib import Path
 
 import gen_matrix
 import pytest
+import recorded
 
 from drafcheck.contract import engines, releases
 from drafcheck.report.model import Outcome
@@ -29,8 +29,8 @@ def test_every_checkpoint_has_a_row_and_every_engine_a_column() -> None:
 def test_no_cell_says_otherwise_than_the_real_loader(engine: str) -> None:
     """What is refused was refused by the real loader, and what is taken was loaded."""
     newest = str(releases(engine)[-1])
-    lines = (VERDICTS / engine / "producers.jsonl").read_text().splitlines()
-    answers = {row["checkpoint"]: row["error"] for row in map(json.loads, lines) if row["version"] == newest}
+    rows = recorded.rows(VERDICTS / engine / "producers.jsonl")
+    answers = {row["checkpoint"]: row["error"] for row in rows if row["version"] == newest}
     assert len(answers) > 20
     compared = 0
     for row in gen_matrix.rows():

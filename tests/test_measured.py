@@ -5,12 +5,12 @@ Accept length of the healthy pair: 2.304; 1.008 when no draft token is ever acce
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import recorded
 from variants import VARIANTS, build, healthy
 
 from drafcheck import lint
@@ -165,7 +165,7 @@ def test_an_unsaid_theta_is_likely_a_fault(tmp_path: Path) -> None:
 def releases() -> Iterator[str]:
     """Every release whose real loader was asked."""
     path = Path(__file__).parent.parent / "fixtures" / "verdicts" / "sglang" / "synthetic.jsonl"
-    yield from sorted({json.loads(line)["version"] for line in path.read_text().splitlines()})
+    yield from sorted({row["version"] for row in recorded.rows(path)})
 
 
 @pytest.mark.parametrize("version", [*releases()])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import tarfile
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+import recorded
 from packaging.specifiers import SpecifierSet
 
 from drafcheck import lint
@@ -96,8 +96,7 @@ NOT_READ_AS_TRAINED = {
 @cache
 def rows() -> list[dict[str, Any]]:
     """The recorded verdicts."""
-    lines = (FIXTURES / "verdicts" / "sglang" / "producers.jsonl").read_text().splitlines()
-    return [json.loads(line) for line in lines]
+    return recorded.rows(FIXTURES / "verdicts" / "sglang" / "producers.jsonl")
 
 
 def expected(checkpoint: str, version: str) -> str:

@@ -44,9 +44,9 @@ def test_a_recording_more_or_less_is_noticed(monkeypatch: pytest.MonkeyPatch, tm
     engine.mkdir(parents=True)
     (tmp_path / "producers").symlink_to(count_proofs.FIXTURES / "producers")
     (engine / "checkpoints.tar.xz").symlink_to(RECORDED / "vllm" / "checkpoints.tar.xz")
-    lines = (RECORDED / "vllm" / "synthetic.jsonl").read_text().splitlines(keepends=True)
-    ran = next(line for line in lines if json.loads(line)["version"] == "0.33.0" and json.loads(line)["error"] is None)
-    (engine / "synthetic.jsonl").write_text("".join(line for line in lines if line != ran))
+    rows = recorded.rows(RECORDED / "vllm" / "synthetic.jsonl")
+    ran = next(row for row in rows if row["version"] == "0.33.0" and row["error"] is None)
+    (engine / "synthetic.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows if row != ran))
     before = count_proofs.counted("vllm")
     (engine / "producers.jsonl").write_text("")
     monkeypatch.setattr(count_proofs, "FIXTURES", tmp_path)
@@ -54,9 +54,7 @@ def test_a_recording_more_or_less_is_noticed(monkeypatch: pytest.MonkeyPatch, tm
     after = count_proofs.counted("vllm")
     count_proofs._configs.cache_clear()
     only_synthetic = {
-        (row["version"], row["checkpoint"])
-        for row in map(json.loads, lines)
-        if row["version"] == "0.33.0" and count_proofs._ran(row)
+        (row["version"], row["checkpoint"]) for row in rows if row["version"] == "0.33.0" and count_proofs._ran(row)
     }
     counts = [sum(by_release.get("0.33.0", 0) for by_release in made.values()) for made in (before, after)]
     assert counts[1] < counts[0]

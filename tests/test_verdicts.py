@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from agree import disagreements
-from recorded import unpack
+from recorded import rows, unpack
 
 from drafcheck.runner import Options, inspect_one
 from drafcheck.subject import Subject
@@ -23,11 +23,7 @@ CORPORA = {
     "synthetic": FIXTURES / "verdicts" / "sglang" / "checkpoints.tar.xz",
     "producers": FIXTURES / "producers" / "producers.tar.xz",
 }
-ROWS = [
-    json.loads(line)
-    for corpus in CORPORA
-    for line in (FIXTURES / "verdicts" / "sglang" / f"{corpus}.jsonl").read_text().splitlines()
-]
+ROWS = [row for corpus in CORPORA for row in rows(FIXTURES / "verdicts" / "sglang" / f"{corpus}.jsonl")]
 LEFT_OUT = {
     "LlamaForCausalLM": "a target class: built in full, as a target would be; drafcheck says DC501 and plans no load",
 }

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from recorded import rows as recorded_rows
 
 from drafcheck.config import DraftConfig, TargetConfig
 from drafcheck.contract import Engine, contract_for, releases, resolve_engine
@@ -31,7 +32,7 @@ Row = dict[str, Any]
 @cache
 def rows() -> list[Row]:
     files = (VERDICTS / f"{corpus}.jsonl" for corpus in ("synthetic", "producers"))
-    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    return [row for file in files for row in recorded_rows(file)]
 
 
 @cache

@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 from loaders import Oracle, Row
-from recorded import unpack
+from recorded import keep, rows, unpack
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 ARCHIVES = {"synthetic": "verdicts/{engine}/checkpoints.tar.xz", "producers": "producers/producers.tar.xz"}
@@ -101,7 +101,7 @@ def main() -> int:
     differ = False
     for corpus in given.corpora.split(","):
         path = FIXTURES / "verdicts" / given.engine / f"{corpus}.jsonl"
-        before = [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+        before = rows(path) if path.is_file() or path.with_name(f"{path.name}.xz").is_file() else []
         with tempfile.TemporaryDirectory() as place:
             folder = unpack(FIXTURES / ARCHIVES[corpus].format(engine=given.engine), Path(place))
             releases = given.releases.split(",") if given.releases else oracle.releases(given.engine)
@@ -111,7 +111,7 @@ def main() -> int:
         differ = differ or bool(lines)
         print("\n".join([*lines, f"{given.engine} {corpus}: {len(asked)} rows asked, {len(lines)} differ"]))
         if not given.check:
-            path.write_text("".join(json.dumps(row, sort_keys=True) + "\n" for row in after))
+            keep(path, after)
     return 1 if differ and given.check else 0
 
 

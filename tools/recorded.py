@@ -31,6 +31,16 @@ def rows(file: Path) -> list[Row]:
     return [json.loads(line) for line in text.splitlines()]
 
 
+def keep(file: Path, listed: list[Row]) -> None:
+    """Write the rows of a recording, packed where it is packed now."""
+    text = "".join(json.dumps(row, sort_keys=True) + "\n" for row in listed)
+    packed = file.with_name(f"{file.name}.xz")
+    if packed.is_file():
+        packed.write_bytes(lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME))
+    else:
+        file.write_text(text, encoding="utf-8")
+
+
 def unpack(archive: Path, folder: Path) -> Path:
     """Unpack an archive of checkpoints into ``folder``; the folder that holds them."""
     with tarfile.open(archive) as packed:
