@@ -18,6 +18,8 @@ TAKEN = {
     "eagle3-qwen3": "vllm==0.33.0",
     "eagle1-plain": "vllm==0.11.0",
     "dflash": "vllm==0.22.1",
+    "mla": "vllm==0.33.0",
+    "speculators": "vllm==0.11.0",
 }
 
 

@@ -137,6 +137,65 @@ def _qwen3() -> Draft:
     return draft
 
 
+def _mla() -> Draft:
+    q_rank, kv_rank, part = 24, 32, 16  # the query's and the key's compressed widths; what of a head is rotated, and not
+    config = _config(
+        architectures=["Eagle3DeepseekV2ForCausalLM"],
+        model_type="deepseek_v2",
+        q_lora_rank=q_rank,
+        kv_lora_rank=kv_rank,
+        qk_nope_head_dim=part,
+        qk_rope_head_dim=part,
+        v_head_dim=HEAD_DIM,
+    )
+    del config["head_dim"]
+    draft = _eagle3()
+    draft.config = config
+    draft.drop(*(f"midlayer.self_attn.{name}_proj.weight" for name in "qkv"))
+    shapes = {
+        "q_a_proj": (q_rank, 2 * HIDDEN),
+        "q_a_layernorm": (q_rank,),
+        "q_b_proj": (HEADS * 2 * part, q_rank),
+        "kv_a_proj_with_mqa": (kv_rank + part, 2 * HIDDEN),
+        "kv_a_layernorm": (kv_rank,),
+        "kv_b_proj": (HEADS * (part + HEAD_DIM), kv_rank),
+    }
+    draft.weights |= {f"midlayer.self_attn.{name}.weight": zeros("BF16", *shape) for name, shape in shapes.items()}
+    return draft
+
+
+def _speculators() -> Draft:
+    draft = _eagle3()
+    draft.rename(lambda name: name.replace("midlayer", "layers.0"))
+    draft.weights["embed_tokens.weight"] = zeros("BF16", VOCAB, HIDDEN)
+    return draft
+
+
+AT_THE_TOP = (
+    "draft_vocab_size", "target_hidden_size", "norm_before_residual", "norm_before_fc", "fc_norm", "norm_output",
+    "eagle_aux_hidden_state_layer_ids",
+)  # fmt: skip
+
+
+def _nested(draft: Draft) -> None:
+    """The config as speculators writes it: the keys of the decoder layer in a table of their own."""
+    top = {key: draft.config[key] for key in AT_THE_TOP if key in draft.config}
+    body = {key: value for key, value in draft.config.items() if key not in (*AT_THE_TOP, "architectures")}
+    verifier = {"name_or_path": "org/target", "architectures": ["LlamaForCausalLM"]}
+    proposal = {"proposal_type": "greedy", "speculative_tokens": 3}
+    draft.config = {
+        "architectures": ["Eagle3Speculator"],
+        "speculators_model_type": "eagle3",
+        "speculators_version": "0.3.0",
+        "speculators_config": {"algorithm": "eagle3", "proposal_methods": [proposal], "verifier": verifier},
+        "transformer_layer_config": body,
+        **top,
+    }
+
+
+FINISH: dict[str, Callable[[Draft], None]] = {"speculators": _nested}
+"""What is done to a draft of a kind after all edits."""
+
 BASES: dict[str, Callable[[], Draft]] = {
     "eagle3": _eagle3,
     "eagle3-plain": _plain(_eagle3),
@@ -144,6 +203,8 @@ BASES: dict[str, Callable[[], Draft]] = {
     "eagle1": _eagle1,
     "eagle1-plain": _plain(_eagle1_without_bias),
     "dflash": _dflash,
+    "mla": _mla,
+    "speculators": _speculators,
 }
 """The healthy checkpoints by kind of head."""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from bases import BASES
+from bases import BASES, FINISH
 from drafts import Draft
 from edits import EDITS
 from weights import ITEM
@@ -83,6 +83,8 @@ def write(made: Recipe, folder: Path) -> None:
     draft = BASES[made.base]()
     for step in made.steps:
         EDITS[step.name](draft, Random(step.seed))
+    if made.base in FINISH:
+        FINISH[made.base](draft)
     _fill(draft)
     draft.target = None
     draft.write(folder)

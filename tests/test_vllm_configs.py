@@ -1,0 +1,153 @@
+"""Configs and names that vLLM's draft classes refuse, each beside one that they take; found by random drafts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bases import BASES, METHODS
+from drafts import Draft
+from weights import zeros
+
+from drafcheck.plan.model import LoadPlan
+from drafcheck.runner import inspect_one, lint
+from drafcheck.session import Options
+from drafcheck.subject import Subject
+
+ALL = ("0.9.2", "0.11.0", "0.16.0", "0.22.1", "0.33.0")
+WINDOW = {"layer_types": ["sliding_attention"], "sliding_window": 128}
+TABLE = {"rope_theta": None, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}}
+
+
+def subject(folder: Path, base: str, release: str, draft: Draft) -> Subject:
+    draft.target = None
+    draft.write(folder)
+    seen = inspect_one(str(folder), Options(engine=f"vllm=={release}", algorithm=METHODS.get(base, "eagle3")))
+    assert seen.subject is not None
+    assert not seen.crashed
+    return seen.subject
+
+
+def plan_of(folder: Path, base: str, release: str, draft: Draft) -> LoadPlan:
+    plan = subject(folder, base, release, draft).load
+    assert plan is not None
+    return plan
+
+
+def error(folder: Path, base: str, release: str, **keys: Any) -> str | None:
+    draft = BASES[base]()
+    draft.set(**keys)
+    plan = plan_of(folder, base, release, draft)
+    return plan.refused.error if plan.refused is not None else None
+
+
+REFUSED = [
+    *(("eagle3-plain", v, {"num_key_value_heads": 4}, "num_heads (2) is not divisible by num_kv_heads (4)") for v in ALL),
+    *(("eagle1-plain", v, {"model_type": "qwen2"}, "effective_layer_idx") for v in ALL[1:]),
+    ("eagle1-plain", "0.22.1", {"model_type": "gpt_oss"}, "effective_layer_idx"),
+    ("eagle3-plain", "0.33.0", {"max_position_embeddings": 0}, "max_model_len must be a positive integer"),
+    ("eagle3-plain", "0.22.1", {"max_position_embeddings": None}, "arange() received an invalid combination"),
+    ("eagle3-plain", "0.16.0", {"max_position_embeddings": "512"}, "'<' not supported between instances"),
+    ("eagle3-plain", "0.11.0", {"rope_theta": None}, "'NoneType' and 'Tensor'"),
+    ("eagle1-plain", "0.33.0", {"rope_theta": None}, "'NoneType' and 'Tensor'"),
+    ("eagle3-plain", "0.33.0", {"layer_types": ["full_attention"] * 2}, "number of `layer_types`"),
+    ("eagle3-plain", "0.11.0", {"layer_types": ["sliding_attention"]}, "no attribute 'sliding_window'"),
+    ("eagle3-plain", "0.11.0", {"head_dim": 0}, "ZeroDivisionError"),
+    *(("dflash", v, {"eagle_config": None}, "'NoneType' object has no attribute 'update'") for v in ALL[3:]),
+    *(("dflash", v, {"dflash_config": None}, "'NoneType' object is not iterable") for v in ALL[3:]),
+]
+TAKEN = [
+    *(("eagle3-plain", v, {"num_key_value_heads": 1}) for v in ALL),
+    ("eagle1-plain", "0.9.2", {"model_type": "qwen2"}),
+    ("eagle1-plain", "0.33.0", {"model_type": "mistral"}),
+    ("eagle3-plain", "0.33.0", {"model_type": "qwen2"}),  # its layers are counted from the draft's first
+    ("eagle3-plain", "0.22.1", {"max_position_embeddings": 0}),
+    ("eagle3-plain", "0.16.0", {"rope_theta": None}),
+    ("eagle3-plain", "0.33.0", TABLE),
+    ("eagle3-plain", "0.33.0", {"layer_types": ["full_attention"]}),
+    ("eagle3-plain", "0.22.1", {"layer_types": ["full_attention"] * 2}),
+    ("eagle3-plain", "0.33.0", WINDOW),
+    ("eagle3-plain", "0.16.0", {"head_dim": 0}),
+    ("dflash", "0.33.0", {"eagle_config": {}}),
+]
+
+
+@pytest.mark.parametrize(("base", "release", "keys", "says"), REFUSED)
+def test_a_config_is_refused(tmp_path: Path, base: str, release: str, keys: dict[str, Any], says: str) -> None:
+    assert says in (error(tmp_path, base, release, **keys) or "")
+    found = lint(tmp_path, engine=f"vllm=={release}", algorithm=METHODS.get(base, "eagle3")).checkpoints[0].findings
+    assert sum(f.rule == "DC509" and says in f.message for f in found) == 1
+
+
+@pytest.mark.parametrize(("base", "release", "keys"), TAKEN)
+def test_a_config_is_taken(tmp_path: Path, base: str, release: str, keys: dict[str, Any]) -> None:
+    assert error(tmp_path, base, release, **keys) is None
+
+
+@pytest.mark.parametrize(
+    ("ids", "states"), [([1, 3, 5, 7], 4), ([], 3), (None, 3), ("1,3", 2), (3, 2)]
+)  # 3: dflash_config names them; 2: as many as the draft has layers
+def test_ids_that_are_no_list_hide_those_of_other_keys(tmp_path: Path, ids: object, states: int) -> None:
+    draft = BASES["dflash"]()
+    draft.set(eagle_aux_hidden_state_layer_ids=ids)
+    s = subject(tmp_path, "dflash", "0.33.0", draft)
+    assert s.contract is not None
+    assert s.config is not None
+    assert s.contract.value("num_aux", s.config) == states
+
+
+@pytest.mark.parametrize(("model_type", "rows"), [("llama", 11008), ("llama4_text", 8192), ("mistral", 14336)])
+def test_a_size_left_out_is_that_of_the_config_class(tmp_path: Path, model_type: str, rows: int) -> None:
+    draft = BASES["eagle3-plain"]()
+    draft.set(model_type=model_type)
+    del draft.config["intermediate_size"]
+    plan = plan_of(tmp_path, "eagle3-plain", "0.22.1", draft)
+    assert plan.parameters["model.layers.0.mlp.gate_up_proj.weight"].shape == (2 * rows, 64)
+
+
+@pytest.mark.parametrize("release", ALL)
+def test_the_mapping_under_the_name_of_its_parameter_is_passed_over_where_no_d2t_is(
+    tmp_path: Path, release: str
+) -> None:
+    draft = BASES["eagle3-plain"]()
+    draft.weights["draft_id_to_target_id"] = draft.weights["d2t"]
+    refused = plan_of(tmp_path / "both", "eagle3-plain", release, draft).refused
+    assert refused is not None
+    assert "draft_id_to_target_id" in refused.error
+    draft.drop("d2t")
+    plan = plan_of(tmp_path / "alone", "eagle3-plain", release, draft)
+    assert plan.refused is None
+    assert {drop.tensor.name: drop.why for drop in plan.dropped}["draft_id_to_target_id"] == "design"
+    assert plan.mappings == []
+
+
+def test_a_name_is_renamed_once_since_0_33(tmp_path: Path) -> None:
+    draft = BASES["eagle3-plain"]()
+    draft.weights["midlayer.midlayer.x"] = zeros("BF16", 1)
+    last = plan_of(tmp_path / "a", "eagle3-plain", "0.33.0", draft).refused
+    before = plan_of(tmp_path / "b", "eagle3-plain", "0.22.1", draft).refused
+    assert last is not None
+    assert before is not None
+    assert "'layers.0.midlayer'" in last.error
+    assert before.error == "KeyError: 'layers.0.layers.0.x'"
+
+
+def test_a_quotation_mark_in_a_name_is_quoted_as_python_does(tmp_path: Path) -> None:
+    draft = BASES["eagle3-plain"]()
+    draft.weights["a'b.weight"] = zeros("BF16", 1)
+    refused = plan_of(tmp_path, "eagle3-plain", "0.22.1", draft).refused
+    assert refused is not None
+    assert refused.error == 'KeyError: "a\'b.weight"'
+
+
+def test_what_a_fused_tensor_has_rows_for_is_written_before_the_refusal(tmp_path: Path) -> None:
+    draft = BASES["eagle3-plain"]()
+    for part in ("q_proj", "k_proj", "v_proj"):
+        draft.drop(f"midlayer.self_attn.{part}.weight")
+    draft.weights["midlayer.self_attn.qkv_proj.weight"] = zeros("BF16", 100, 128)
+    plan = plan_of(tmp_path, "eagle3-plain", "0.33.0", draft)
+    assert plan.refused is not None
+    assert "exceeds dimension size (100)" in plan.refused.error
+    (partial,) = plan.partial
+    assert partial.missing == ("v",)
