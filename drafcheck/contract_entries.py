@@ -101,6 +101,7 @@ class Flag(Entry):
     differ: list[Pair] = []
     same: Pair | None = None
     always: bool = False
+    converted: bool = False
     text: Pair | None = None
     unless: Word = ""
     says: Word = ""

@@ -139,6 +139,8 @@ def _refusal(rule: Table, config: DraftConfig, body: str) -> tuple[str, str] | N
         return rule["unsupported"].replace(
             "{name}", model_type if isinstance(model_type, str) else "of another type"
         ), body
+    if model_type is None and "null_type" in rule:
+        return rule["null_type"], body
     missing = next((key for key in rule.get("required", []) if key not in config.data), None)
     return (f"KeyError: '{missing}'", missing) if missing is not None else None
 

@@ -112,9 +112,14 @@ def _of_the_target(config: DraftConfig, size: str) -> int | None:
 def _key(contract: Contract, key: str, config: DraftConfig) -> int | None:
     value = raw(config, key)
     if value is MISSING:
-        model_type = config.data.get("model_type")
-        value = contract.defaults.get(model_type, {}).get(key) if isinstance(model_type, str) else None
+        value = _supplied(contract, config).get(key)
     return value if isinstance(value, int) and is_integer(value) else None
+
+
+def _supplied(contract: Contract, config: DraftConfig) -> Table:
+    """What the class of the config supplies for absent keys; that of a converted config supplies nothing."""
+    model_type = config.data.get("model_type")
+    return contract.defaults.get(model_type, {}) if isinstance(model_type, str) and not config.settled else {}
 
 
 def evaluate(contract: Contract, expression: str, config: DraftConfig) -> int | None:
@@ -142,6 +147,8 @@ def flag(contract: Contract, name: str, config: DraftConfig) -> bool:
         return any(_are(operator.ne, contract, pair, config) for pair in entry["differ"])
     if "same" in entry:
         return _are(operator.eq, contract, entry["same"], config)
+    if entry.get("converted"):
+        return config.settled
     return bool(entry.get("always")) or _stated(contract, entry, config)
 
 
@@ -160,8 +167,7 @@ def _stated(contract: Contract, entry: Table, config: DraftConfig) -> bool:
     if "first" in entry:
         present = [raw(config, key) for key in entry["first"]]
         return bool(next((v for v in present if v is not MISSING), False))
-    model_type = config.data.get("model_type")
-    supplied = contract.defaults.get(model_type, {}) if isinstance(model_type, str) else {}
+    supplied = _supplied(contract, config)
     values = ((key, raw(config, key)) for key in entry.get("any", []))
     return any(bool(supplied.get(key)) if value is MISSING else bool(value) for key, value in values)
 

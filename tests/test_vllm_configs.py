@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from bases import BASES, METHODS
+from bases import BASES, FINISH, METHODS
 from drafts import Draft
 from weights import zeros
 
@@ -43,7 +44,10 @@ def error(folder: Path, base: str, release: str, **keys: Any) -> str | None:
 
 
 REFUSED = [
-    *(("eagle3-plain", v, {"num_key_value_heads": 4}, "num_heads (2) is not divisible by num_kv_heads (4)") for v in ALL),
+    *(
+        ("eagle3-plain", v, {"num_key_value_heads": 4}, "num_heads (2) is not divisible by num_kv_heads (4)")
+        for v in ALL
+    ),
     *(("eagle1-plain", v, {"model_type": "qwen2"}, "effective_layer_idx") for v in ALL[1:]),
     ("eagle1-plain", "0.22.1", {"model_type": "gpt_oss"}, "effective_layer_idx"),
     ("eagle3-plain", "0.33.0", {"max_position_embeddings": 0}, "max_model_len must be a positive integer"),
@@ -83,6 +87,57 @@ def test_a_config_is_refused(tmp_path: Path, base: str, release: str, keys: dict
 @pytest.mark.parametrize(("base", "release", "keys"), TAKEN)
 def test_a_config_is_taken(tmp_path: Path, base: str, release: str, keys: dict[str, Any]) -> None:
     assert error(tmp_path, base, release, **keys) is None
+
+
+def nested_error(folder: Path, release: str, change: Callable[[dict[str, Any]], object]) -> str | None:
+    draft = BASES["speculators"]()
+    change(draft.config)
+    FINISH["speculators"](draft)
+    s = subject(folder, "speculators", release, draft)
+    assert s.load is not None
+    return s.load.refused.error if s.load.refused is not None else None
+
+
+NEEDED = (
+    "hidden_size", "vocab_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "hidden_act",
+    "rms_norm_eps",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("release", ALL[1:])
+@pytest.mark.parametrize("key", NEEDED)
+def test_a_converted_config_has_no_defaults(tmp_path: Path, release: str, key: str) -> None:
+    missing = nested_error(tmp_path / "missing", release, lambda config: config.pop(key))
+    if (release, key) == ("0.11.0", "num_hidden_layers"):
+        assert missing is None  # one layer, whatever the config says
+    else:
+        assert missing == f"AttributeError: 'SpeculatorsConfig' object has no attribute '{key}'"
+    assert nested_error(tmp_path / "healthy", release, lambda _: None) is None
+
+
+@pytest.mark.parametrize(
+    ("release", "key", "says"),
+    [
+        ("0.11.0", "num_key_value_heads", "TypeError: '>=' not supported"),
+        ("0.33.0", "num_key_value_heads", "ValidationError: 1 validation error"),
+        ("0.33.0", "max_position_embeddings", "TypeError: arange()"),
+        ("0.33.0", "rope_theta", None),
+        ("0.33.0", "head_dim", None),
+        ("0.33.0", "mlp_bias", None),
+    ],
+)
+def test_a_null_in_a_converted_config(tmp_path: Path, release: str, key: str, says: str | None) -> None:
+    error = nested_error(tmp_path, release, lambda config: config.update({key: None}))
+    assert (error or "").startswith(says or "")
+    assert (error is None) == (says is None)
+
+
+@pytest.mark.parametrize(("release", "refused"), [("0.11.0", False), ("0.16.0", True), ("0.22.1", False)])
+def test_a_nested_model_type_of_null(tmp_path: Path, release: str, refused: bool) -> None:
+    draft = BASES["speculators"]()
+    draft.set(model_type=None)
+    FINISH["speculators"](draft)
+    assert (subject(tmp_path, "speculators", release, draft).refused is not None) == refused
 
 
 @pytest.mark.parametrize(

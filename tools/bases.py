@@ -138,7 +138,8 @@ def _qwen3() -> Draft:
 
 
 def _mla() -> Draft:
-    q_rank, kv_rank, part = 24, 32, 16  # the query's and the key's compressed widths; what of a head is rotated, and not
+    # Compressed widths; what of a head is rotated, and as much that is not.
+    q_rank, kv_rank, part = 24, 32, 16
     config = _config(
         architectures=["Eagle3DeepseekV2ForCausalLM"],
         model_type="deepseek_v2",

@@ -166,7 +166,8 @@ def asked(task: Task) -> Found:
         healthy = bench.healthy(task.bases)
         with opened(task.oracle, task.engine, task.release, healthy) as loader:
             bases, targets = tuple(compress(task.bases, loader.takes)), ASKED_TARGETS[task.engine]
-            recipes = [recipe(task.seed, task.first + n, bases, targets) for n in range(task.pairs)]
+            pairs = task.pairs if bases else 0
+            recipes = [recipe(task.seed, task.first + n, bases, targets) for n in range(pairs)]
             found = bench.differences(loader, recipes)
             counted = bench.counted.copy()
             kinds = {difference.kind: difference for difference in reversed(found)}

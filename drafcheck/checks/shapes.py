@@ -345,12 +345,14 @@ def config_value(s: Subject) -> Iterator[Hit]:
     yield Hit(
         f"`{refused.key}` is {shown}, which {s.engine} cannot build from: {refused.error}",
         (s.config.at(*refused.key.split(".")),),
-        help=_value_help(refused),
+        help=_value_help(refused, missing=value is MISSING),
         fixable=value_meant(s) is not None,
     )
 
 
-def _value_help(refused: Refusal) -> str:
+def _value_help(refused: Refusal, *, missing: bool) -> str:
+    if missing:
+        return f"write what the drafter was trained with into `{refused.key}`"
     if refused.cause == "config-value":  # without the key the class would take a default, which is hardly the size
         return f"write the whole number that the tensors were made with into `{refused.key}`"
     return f"write a value that this draft class takes into `{refused.key}`, or take the key out"
