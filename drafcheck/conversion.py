@@ -91,6 +91,12 @@ def route_to(s: Subject, key: str) -> tuple[str, ...] | None:
     return route if route[0] in (*taken, *rule.get("defaults", {})) else (s.config.body, *route)
 
 
+def as_written(engine: Engine, kind: str) -> tuple[Table, Table] | None:
+    """The format that this release converts, and what it makes of a kind of it; None when it does neither."""
+    format_, rule = in_force(load_toml(engine.name, "formats.toml").get("converted", []), engine), _rule(engine, kind)
+    return (format_, rule) if format_ is not None and rule is not None else None
+
+
 def _is_of(format_: Table, config: DraftConfig) -> bool:
     model_type = config.data.get("model_type")
     if model_type is None:

@@ -1,12 +1,13 @@
-"""A nested config.json as a flat one: ``rules/forms.toml`` says what stands where."""
+"""A nested config.json as a flat one, and back: ``rules/forms.toml`` says what stands where."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from drafcheck.contract import Table, load_toml
-from drafcheck.fitting import fitting_here
-from drafcheck.heads import head_in
+from drafcheck.conversion import as_written
+from drafcheck.fitting import fitting_class, fitting_here
+from drafcheck.heads import head_in, nested_for
 from drafcheck.modeltypes import decoder_of, nested_keys
 from drafcheck.plan.ids import as_ids
 from drafcheck.trial import GONE, Changes, Route, changed, tried
@@ -35,6 +36,39 @@ def flattened(s: Subject) -> Changes | None:
         return None
     stopped = trial.load.refused
     return changes if stopped is None or stopped.cause == "name" else None
+
+
+def nested_anew(s: Subject) -> Changes | None:
+    """The changes that make a flat config a nested one, where the class that fits is built from such a one alone.
+
+    None where a key is missing without which the release does not read it.
+    """
+    head, name = head_in(s), fitting_class(s)
+    if head is None or name is None or s.selection is None or s.written is None:
+        return None
+    kind = nested_for(s.engine, head, (t.name for t in s.selection.tensors))
+    known = as_written(s.engine, kind) if kind is not None else None
+    if known is None or known[0]["body"] in s.written.data:
+        return None
+    changes = _lowered(s.written.data, *known) | {
+        (known[0]["kind"],): kind,
+        (known[0]["marker"],): s.written.data.get(known[0]["marker"], {"algorithm": kind}),
+        ("architectures",): [name],
+    }
+    trial = tried(s, changes)
+    return changes if trial is not None and trial.refused is None and trial.load is not None else None
+
+
+def _lowered(flat: dict[str, Any], format_: Table, rule: Table) -> dict[Route, Any]:
+    """The keys that the release looks for in the nested table moved there; those of the top level under their names."""
+    taken = (rule.get(how, []) for how in ("take", "take_if_given", "take_if_true", "defaults"))
+    above = {key for keys in taken for key in keys}
+    above |= {*rule.get("renamed", {}).values(), *rule.get("less_one", {}).values()}
+    above |= {"architectures", *load_toml("forms.toml")["nested"]["kept"]}
+    moved = {key: value for key, value in flat.items() if key not in above and key not in rule.get("renamed", {})}
+    changes: dict[Route, Any] = {(key,): GONE for key in (*moved, *rule.get("renamed", {})) if key in flat}
+    changes |= {(old,): flat[new] for new, old in rule.get("renamed", {}).items() if new in flat and old not in flat}
+    return changes | {(format_["body"],): moved}
 
 
 def named_anew(s: Subject) -> Changes | None:

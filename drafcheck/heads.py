@@ -156,6 +156,12 @@ def taken_since(engine: Engine, head: Head, names: Iterable[str]) -> str | None:
     return None if entry is None else entry.get("since") or registered_since(engine, entry["class"])
 
 
+def nested_for(engine: Engine, head: Head, names: Iterable[str]) -> str | None:
+    """The kind of nested config from which alone the class that takes such a head is built; None for another class."""
+    entry = _fitting(engine, head, names)
+    return None if entry is None else entry.get("nested")
+
+
 def _fitting(engine: Engine, head: Head, names: Iterable[str]) -> Table | None:
     text = "\n".join(names)
     for entry in load_toml(engine.name, "registry.toml").get("fits", []):

@@ -8,6 +8,7 @@ import pytest
 from drafts import Draft, layer
 from repairing import contents, mended
 from test_fix_config import changed, torchspec
+from weights import zeros
 
 from drafcheck.finding import Severity
 from drafcheck.fix.mend import Mended
@@ -135,3 +136,37 @@ def test_two_layers_stay_where_one_is_built(tmp_path: Path) -> None:
     done = mended(tmp_path, Options(engine="sglang==0.5.9"))
     assert "num_hidden_layers" not in changed(done)
     assert any(f.rule == "DC203" for f in done.last.findings)
+
+
+def parallel() -> Draft:
+    """A P-EAGLE head of two layers under a flat config."""
+    draft = of_vllm()
+    draft.set(architectures=["PEagleDraftModel"], num_hidden_layers=2, mask_token_id=3, norm_before_residual=True)
+    draft.weights |= layer("layers.1", inputs=32)
+    draft.weights["mask_hidden"] = zeros("BF16", 1, 1, 96)
+    draft.weights["embed_tokens.weight"] = zeros("BF16", 256, 32)
+    return draft
+
+
+def test_a_flat_config_becomes_nested_where_only_such_a_one_is_read(tmp_path: Path) -> None:
+    draft = parallel()
+    draft.write(tmp_path / "draft")
+    done = taken(tmp_path / "draft", "vllm==0.33.0", tmp_path / "nested")
+    subject = done.last.subject
+    assert [f.rule for f in done.first.findings if f.fixable] == ["DC501"]
+    assert subject is not None and subject.written is not None and subject.contract is not None
+    written = subject.written.data
+    assert written["speculators_model_type"] == "peagle" and written["mask_token_id"] == 3
+    assert written["transformer_layer_config"]["num_hidden_layers"] == 2 and "hidden_size" not in written
+    assert subject.config is not None and subject.config.get("norm_before_residual") is True
+    assert subject.contract.architecture == "PeagleLlamaForCausalLM"
+    assert not taken(tmp_path / "nested", "vllm==0.33.0").rounds
+
+
+def test_no_nested_config_without_the_token_that_it_needs(tmp_path: Path) -> None:
+    """SpecForge's exports do not say with which token the later positions are filled."""
+    draft = parallel()
+    del draft.config["mask_token_id"]
+    draft.write(tmp_path)
+    done = mended(tmp_path, Options(engine="vllm==0.33.0"))
+    assert not done.rounds and [f.fixable for f in done.last.findings if f.rule == "DC501"] == [False]

@@ -11,8 +11,8 @@ from drafcheck.draftmode import class_name, flag_text, one_of, refusal_text
 from drafcheck.fc import fc_of
 from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.fitting import fitting_class, fitting_here
-from drafcheck.flat import flattened
-from drafcheck.heads import Head, draft_class, head_in, label_of, misfit, taken_since
+from drafcheck.flat import flattened, nested_anew
+from drafcheck.heads import Head, draft_class, head_in, label_of, misfit, nested_for, taken_since
 from drafcheck.modeltypes import book, is_dispensable, knows, nested_keys, of_the_class
 from drafcheck.plan.admission import looked_for, names_count
 from drafcheck.registry import Hit, rule
@@ -91,7 +91,7 @@ def _unregistered(s: Subject, config: DraftConfig, name: str) -> Hit:
         (config.at("architectures"),),
         help=f"{_advice(s)}, or {later}" if fits is not None and later else later or _advice(s),
         confidence=Confidence.CERTAIN if s.engine.exact else Confidence.LIKELY,
-        fixable=fits is not None,
+        fixable=fits is not None or nested_anew(s) is not None,
     )
 
 
@@ -107,7 +107,11 @@ def _but(s: Subject) -> str:
 def _advice(s: Subject) -> str | None:
     fits, head = fitting_class(s), _head(s)
     if fits is not None and head is not None and s.selection is not None:
-        since = taken_since(s.engine, head, (t.name for t in s.selection.tensors))
+        tensors = [t.name for t in s.selection.tensors]
+        since = taken_since(s.engine, head, tensors)
+        if (kind := nested_for(s.engine, head, tensors)) is not None:
+            form = book(s.engine)["nested"]["format"]
+            return f"write a {form} config of kind {kind}: {s.engine.name} builds {fits} from no other, since {since}"
         return f'set architectures to ["{fits}"], which {s.engine.name} has since {since}'
     whole = _of_whole_models(s)
     if head is not None and head.kind == "model" and whole:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from drafcheck.fix.edits import Edit
 from drafcheck.fix.keys import edits_of
 from drafcheck.fix.registry import Wishes, repair
-from drafcheck.flat import flattened, named_anew
+from drafcheck.flat import flattened, named_anew, nested_anew
 from drafcheck.modeltypes import is_dispensable, knows, of_the_class
 from drafcheck.trial import GONE, Route
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 @repair("DC501", "DC504")
 def name_the_class(s: Subject, findings: Sequence[Finding], wishes: Wishes) -> Iterator[Edit]:  # noqa: ARG001
-    """The class that fits the tensors, where this release has it, and the keys that it reads at other places."""
-    yield from edits_of(s, named_anew(s))
+    """The class that fits the tensors, where this release has it, what it reads at other places, and the form."""
+    yield from edits_of(s, named_anew(s) or nested_anew(s))
 
 
 @repair("DC502")
