@@ -74,10 +74,6 @@ class DraftConfig:
         """The ``model_type`` of the top level."""
         return self.text("model_type")
 
-
-class TargetConfig(DraftConfig):
-    """The config.json of a target: also finds its language model, which many families keep one level down."""
-
     @cached_property
     def route(self) -> tuple[str, ...]:
         """Where the language model's config lies; empty for the top level.
@@ -95,6 +91,10 @@ class TargetConfig(DraftConfig):
         """The language model's config as written, without the class's defaults."""
         value = self.get(*self.route)
         return value if isinstance(value, dict) else {}
+
+
+class TargetConfig(DraftConfig):
+    """The config.json of a target: also knows the sizes of its language model."""
 
     @property
     def hidden_size(self) -> int | None:

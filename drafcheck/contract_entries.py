@@ -153,6 +153,7 @@ class Move(Table):
     to: str
     any: Words = []
     whole: Words = []
+    start: bool = False
 
 
 class Layer(Table):
@@ -167,14 +168,18 @@ class Names(Entry):
 
     loader: Literal["mtp", ""] = ""
     layer: Layer | None = None
+    heads: Word = ""
     read: Words = []
     read_with: Words = []
     move: list[Move] = []
+    stacked: dict[str, Pair] = {}
     unstacked: Words = []
     experts: list[Triple] = []
     halves: list[Triple] = []
     whole_experts: list[Pair] = []
     unknown_other: Word = ""
+    unknown_whole: Word = ""
+    unknown_expert: Word = ""
     none_read: Word = ""
 
     rename: list[Pair] = []
@@ -278,6 +283,7 @@ class Required(Entry):
     unless: Word = ""
     parameters: Words = []
     every: bool = False
+    unwritten_only: bool = False
     error: Word
 
     @model_validator(mode="after")

@@ -63,7 +63,13 @@ def _default(facts: Table, model_type: object) -> str:
 
 def draft_dtype(engine: Engine, config: DraftConfig) -> Read | None:
     """The dtype that the draft is built in when no --dtype is given; None when drafcheck cannot tell."""
-    return None if follows_target(engine) else built_dtype(engine, config.data)
+    return None if follows_target(engine) else _language_dtype(engine, config)
+
+
+def _language_dtype(engine: Engine, config: DraftConfig) -> Read | None:
+    if len(config.route) > 1:
+        return None
+    return built_dtype(engine, config.language, config.data if config.route else None)
 
 
 def follows_target(engine: Engine) -> bool:
@@ -75,16 +81,14 @@ def unknown_dtype(engine: Engine, config: DraftConfig) -> str | None:
     """The key that holds a text which is no dtype of torch, if the engine reads such a key."""
     book = load_toml(engine.name, "config.toml")
     rule = in_force(book.get("dtype", []), engine)
-    key, value = _first(config.data, rule["keys"]) if rule is not None else (None, None)
+    key, value = _first(config.language, rule["keys"]) if rule is not None else (None, None)
     known = {*book.get("dtype_names", {}), *book.get("dtype_others", [])}
     return key if isinstance(value, str) and value not in known else None
 
 
 def target_dtype(engine: Engine, target: TargetConfig) -> Read | None:
     """The dtype that the target is built in when no --dtype is given; None when drafcheck cannot tell."""
-    if len(target.route) > 1 or _is_forced(engine, target):
-        return None
-    return built_dtype(engine, target.language, target.data if target.route else None)
+    return None if _is_forced(engine, target) else _language_dtype(engine, target)
 
 
 def _is_forced(engine: Engine, target: TargetConfig) -> bool:

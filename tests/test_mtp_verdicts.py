@@ -1,6 +1,6 @@
 """The load plan of multi-token-prediction heads against what SGLang's own classes answered, tensor by tensor.
 
-fixtures/verdicts/sglang/mtp.jsonl was recorded by tools/record_mtp.py on the corpus of tools/make_mtp_corpus.py.
+fixtures/verdicts/sglang/mtp.jsonl.xz was recorded by tools/record_mtp.py on the corpus of tools/make_mtp_corpus.py.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recorded import unpack
+from recorded import rows, unpack
 
 from drafcheck.plan.model import LoadPlan, Refusal, Write
 from drafcheck.runner import Options, inspect_one
 from drafcheck.subject import Subject
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "verdicts" / "sglang"
-ROWS = [json.loads(line) for line in (FOLDER / "mtp.jsonl").read_text().splitlines()]
+ROWS = rows(FOLDER / "mtp.jsonl")
 HALVES = ("q_a_proj", "kv_a_proj_with_mqa")
 STAGES = {"load_weights": "load", "construct": "construct", "class": "class", "config": "config"}
 
@@ -39,13 +39,13 @@ def subject_of(corpus: Path, row: dict[str, Any], release: str) -> Subject:
 @pytest.mark.parametrize("family", sorted({row["checkpoint"].partition("-")[0] for row in ROWS}))
 def test_every_row_agrees(corpus: Path, family: str) -> None:
     wrong: dict[str, list[str]] = defaultdict(list)
-    rows = [row for row in ROWS if row["checkpoint"].startswith(f"{family}-")]
-    for row in rows:
+    asked = [row for row in ROWS if row["checkpoint"].startswith(f"{family}-")]
+    for row in asked:
         for release in row["releases"]:
             problems = disagreements(row, subject_of(corpus, row, release))
             if problems:
                 wrong[row["checkpoint"]].append(f"{release}: {'; '.join(problems)}")
-    assert not wrong, f"{len(wrong)} of {len(rows)}: {json.dumps(wrong, indent=1)[:6000]}"
+    assert not wrong, f"{len(wrong)} of {len(asked)}: {json.dumps(wrong, indent=1)[:6000]}"
 
 
 def disagreements(row: dict[str, Any], s: Subject) -> list[str]:

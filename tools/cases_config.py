@@ -158,5 +158,5 @@ def quantised(draft: Draft) -> None:
 @case("good/renamed-in-draft-mode", "0.5.15")
 def renamed_in_draft_mode(draft: Draft) -> None:
     """Draft mode replaces this name by that of the target's MTP class: no class of this name need be a draft class."""
-    draft.set(architectures=["Qwen3_5ForConditionalGeneration"], model_type="qwen3_5")
+    draft.set(architectures=["GlmOcrForConditionalGeneration"], model_type="glm_ocr")
     draft.weights = {f"mtp.layers.0.{name}": weight for name, weight in draft.weights.items() if "norm" in name}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from cases import case
 from drafts import Draft
-from mtp_heads import FAMILIES, LAYERS, Family
+from mtp_families import FAMILIES
+from mtp_heads import LAYERS, Family
 
 LAYER = f"model.layers.{LAYERS}"
 
@@ -125,3 +126,36 @@ def no_layer_quantised(draft: Draft) -> None:
     become(draft, "glm4_moe")
     draft.drop(*[name for name in draft.weights if name.startswith(LAYER)])
     draft.set(quantization_config={"quant_method": "awq", "bits": 4})
+
+
+@case("good/mtp-head-of-qwen3.5", "0.5.23")
+def qwen3_5(draft: Draft) -> None:
+    become(draft, "qwen3_5")
+
+
+@case("good/mtp-head-of-qwen3.5-moe", "0.5.9")
+def qwen3_5_moe(draft: Draft) -> None:
+    become(draft, "qwen3_5_moe")
+
+
+@case("good/mtp-layers-of-mimo-v2", "0.5.23")
+def mimo_v2(draft: Draft) -> None:
+    become(draft, "mimo_v2")
+
+
+@case("DC102/mtp-head-missing-qwen3.5", "0.5.23")
+def no_qwen3_5(draft: Draft) -> None:
+    become(draft, "qwen3_5")
+    draft.drop(*[name for name in draft.weights if name.startswith("mtp.")])
+
+
+@case("DC201/mtp-experts-in-one-tensor", "0.5.9")
+def whole_experts(draft: Draft) -> None:
+    become(draft, "qwen3_5_moe")
+    draft.shape("mtp.layers.0.mlp.experts.gate_up_proj", 4, 64, 72)
+
+
+@case("DC104/mtp-experts-behind-a-prefix", "0.5.23")
+def prefixed_experts(draft: Draft) -> None:
+    become(draft, "qwen3_5_moe")
+    draft.rename(lambda name: f"module.{name}" if name.startswith("mtp.") else name)

@@ -14,7 +14,9 @@ import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from mtp_heads import FAMILIES, LAYERS, Family, Json, bf16
+from mtp_families import FAMILIES
+from mtp_heads import LAYERS, Family, Json, bf16
+from mtp_heads_later import STEPS
 from weights import Weights, write_safetensors
 
 Edit = Callable[[Family, Json, Weights], None]
@@ -136,6 +138,13 @@ FAULTS: dict[str, Edit] = {
 }
 """The faults by name. One that changes nothing in a family is left out there."""
 
+SPECIAL: dict[str, Edit] = {
+    "no_rope": keys(rope_scaling=None),
+    "with_freq": keys(moe_layer_freq=1),
+    "second_only": without(f".{STEPS}."),
+}
+"""Faults of the families that name them."""
+
 FEW = {
     *("healthy", "no_layer", "no_projection", "no_expert", "no_experts", "no_norms", "no_k", "no_router", "prefix"),
     *("extra", "extra_unknown", "extra_projection", "extra_bias", "wide_projection", "long_o", "long_k", "no_count"),
@@ -146,9 +155,8 @@ FEW = {
 def drafts(family: Family, seed: int, number: int) -> Iterator[tuple[str, Json, Weights]]:
     """The checkpoints of one family: the named faults, then ``number`` mixtures of small ones."""
     healthy = (family.config(), family.weights())
-    for name, edit in FAULTS.items():
-        if family.few and name not in FEW:
-            continue
+    asked = {n: e for n, e in FAULTS.items() if n in FEW or not family.few}
+    for name, edit in (asked | {n: SPECIAL[n] for n in family.also}).items():
         config, weights = family.config(), family.weights()
         edit(family, config, weights)
         if name == "healthy" or (config, weights) != healthy:

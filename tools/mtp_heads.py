@@ -28,6 +28,7 @@ class Family:
     weights: Callable[[], Weights]
     own: str = ".eh_proj.weight"  # ends the name of the projection of embedding and state
     few: bool = True  # ask about the faults that are its own alone
+    also: tuple[str, ...] = ()  # faults that concern this family only
 
 
 def bf16(*shape: int) -> Weight:
@@ -323,10 +324,10 @@ def ernie_weights() -> Weights:
 
 
 def bailing_config() -> Json:
-    """Ling 2.0: attention in one projection, routed experts."""
+    """Ling 2.0: attention in one projection, routed experts; another's config class."""
     return common(
         "BailingMoeV2ForCausalLM",
-        "bailing_moe",
+        "qwen2",
         num_key_value_heads=KV_HEADS,
         head_dim=HEAD_DIM,
         num_experts=EXPERTS,
@@ -350,7 +351,6 @@ def bailing_config() -> Json:
         rope_theta=1e4,
         rope_scaling=None,
         embedding_dropout=0.0,
-        auto_map={},
     )
 
 

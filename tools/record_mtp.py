@@ -1,23 +1,25 @@
-"""Turn what the engine's own classes answered about the corpus into fixtures/verdicts/<engine>/mtp.jsonl.
+"""Turn what the engine's own classes answered about the corpus into fixtures/verdicts/<engine>/mtp.jsonl.xz.
 
     python tools/record_mtp.py ANSWERS CORPUS --engine sglang
 
 ANSWERS holds ``<family>/<release>.json``: for each checkpoint which tensor changed which parameter, what stayed as it
 was, and the error, from running the real ``load_weights`` (fixtures/README.md). Releases with the same answer share a
 row. The checkpoints of CORPUS spoken of are packed beside it. An answer without a verdict on the class (a fault
-of the environment, not of the checkpoint) is refused.
+of the environment, not of the checkpoint) is refused. Families that ANSWERS says nothing about keep their rows.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import lzma
 import tarfile
 from collections import defaultdict
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import recorded
 from packaging.version import Version
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "verdicts"
@@ -51,15 +53,29 @@ def rows(answers: Path, corpus: Path) -> list[dict[str, Any]]:
     return sorted(listed, key=lambda r: (r["checkpoint"], Version(r["releases"][0])))
 
 
-def pack(corpus: Path, names: set[str], file: Path) -> None:
+def family(row: dict[str, Any]) -> str:
+    """The family of heads that a row is about."""
+    return str(row["checkpoint"]).partition("-")[0]
+
+
+def packed_files(file: Path) -> dict[str, bytes]:
+    """What an archive of checkpoints holds already."""
+    if not file.is_file():
+        return {}
+    with tarfile.open(file) as packed:
+        return {m.name: packed.extractfile(m).read() for m in packed.getmembers() if m.isfile()}  # type: ignore[union-attr]
+
+
+def pack(corpus: Path, asked: set[str], kept: set[str], file: Path) -> None:
     """The checkpoints in one archive, the same bytes for the same contents."""
+    files = {n: data for n, data in packed_files(file).items() if n.split("/")[1] in kept}
+    parts = ("config.json", "model.safetensors")
+    files |= {f"mtp/{name}/{part}": (corpus / name / part).read_bytes() for name in asked for part in parts}
     with tarfile.open(file, "w:xz", preset=9) as packed:
-        for name in sorted(names):
-            for part in ("config.json", "model.safetensors"):
-                data = (corpus / name / part).read_bytes()
-                entry = tarfile.TarInfo(f"mtp/{name}/{part}")
-                entry.size = len(data)
-                packed.addfile(entry, BytesIO(data))
+        for name, data in sorted(files.items()):
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            packed.addfile(entry, BytesIO(data))
 
 
 def main() -> None:
@@ -69,10 +85,16 @@ def main() -> None:
     parser.add_argument("corpus", type=Path)
     parser.add_argument("--engine", default="sglang")
     given = parser.parse_args()
-    listed = rows(given.answers, given.corpus)
+    asked = rows(given.answers, given.corpus)
     folder = FOLDER / given.engine
-    (folder / "mtp.jsonl").write_text("".join(json.dumps(r, sort_keys=True) + "\n" for r in listed))
-    pack(given.corpus, {r["checkpoint"] for r in listed}, folder / "mtp.tar.xz")
+    anew = {family(r) for r in asked}
+    file = folder / "mtp.jsonl.xz"
+    before = recorded.rows(file) if file.is_file() else []
+    kept = [r for r in before if family(r) not in anew]
+    listed = sorted([*kept, *asked], key=lambda r: (r["checkpoint"], Version(r["releases"][0])))
+    text = "".join(json.dumps(r, sort_keys=True) + "\n" for r in listed)
+    file.write_bytes(lzma.compress(text.encode(), preset=9))
+    pack(given.corpus, {r["checkpoint"] for r in asked}, {r["checkpoint"] for r in kept}, folder / "mtp.tar.xz")
     print(f"{len(listed)} rows, {sum(len(r['releases']) for r in listed)} answers")
 
 

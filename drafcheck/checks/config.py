@@ -35,7 +35,12 @@ def _both(s: Subject) -> tuple[DraftConfig, TargetConfig]:
 
 
 def _draft_key(config: DraftConfig, read: Read, usual: str) -> Location:
-    return config.at(read.key or usual)
+    return _at(config, read.key or usual)
+
+
+def _at(config: DraftConfig, key: str) -> Location:
+    """Where a key of the language model stands: in its own config, or at the top level."""
+    return config.at(*(config.route if key in config.language else ()), key)
 
 
 def _target_key(target: TargetConfig, read: Read, usual: str) -> Location:
@@ -63,8 +68,8 @@ def short_context(s: Subject) -> Iterator[Hit]:
     tokens.
     """
     config, target = _both(s)
-    ours, theirs = context_length(s.engine, config.data), _served(s, target)
-    facts = too_short(s.engine, config.data, s.wiring.runner if s.wiring is not None else "")
+    ours, theirs = context_length(s.engine, config.language), _served(s, target)
+    facts = too_short(s.engine, config.language, s.wiring.runner if s.wiring is not None else "")
     if ours is None or theirs is None or facts is None or int(ours.value) >= int(theirs.value) or _allowed(s, facts):
         return
     whose = "served are" if s.launch is not None and "length" in s.launch.said else "the target's"
@@ -162,13 +167,13 @@ def draft_and_target_dtype(s: Subject) -> Iterator[Hit]:
 
 def _unlike(s: Subject, ours: Read, theirs: Read) -> Hit:
     config, target = _both(s)
-    usual = "dtype" if "dtype" in config.data else "torch_dtype"
+    usual = "dtype" if "dtype" in config.language else "torch_dtype"
     # A healthy draft beside a target whose dtype goes unread: the launch has to mend that, not the draft.
     blame = theirs.key is not None
     wanted = theirs.value if blame else ours.value
     launch = f"serve with {flag_text(s.engine, 'dtype', str(wanted))}"
     return Hit(
-        f"{s.engine} builds the draft in {ours.value}{_unsaid(config.data, ours)} and the target in {theirs.value}"
+        f"{s.engine} builds the draft in {ours.value}{_unsaid(config.language, ours)} and the target in {theirs.value}"
         f"{_unsaid(target.language, theirs)}: it dies at the first request",
         (_draft_key(config, ours, usual), _target_key(target, theirs, "dtype")),
         help=f"set {_key_for_all(config)} to {wanted} in config.json, or {launch}" if blame else launch,
@@ -212,9 +217,9 @@ def _meant(text: str) -> str | None:
 
 def _no_dtype(s: Subject, config: DraftConfig, unknown: str) -> Hit:
     return Hit(
-        f"{unknown} {config.data[unknown]!r:.40} is no dtype of torch: "
+        f"{unknown} {config.language[unknown]!r:.40} is no dtype of torch: "
         f"{s.engine} cannot read the config (AttributeError)",
-        (config.at(unknown),),
+        (_at(config, unknown),),
         help=f"set {unknown} to bfloat16, float16 or float32",
         confidence=Confidence.LIKELY,
         fixable=dtype_shared(s) is not None,
@@ -230,7 +235,7 @@ def _unsaid(data: dict[str, object], read: Read) -> str:
 
 def _key_for_all(config: DraftConfig) -> str:
     """The key that every release reads, when the one at hand is not that."""
-    return "torch_dtype" if config.data.get("dtype") is None else "torch_dtype and dtype"
+    return "torch_dtype" if config.language.get("dtype") is None else "torch_dtype and dtype"
 
 
 def _cast(s: Subject, built: Read, place: Location) -> Iterator[Hit]:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 def is_missing(plan: LoadPlan, contract: Contract) -> bool:
     """Whether no tensor reaches a head that is built from one layer of a whole checkpoint."""
-    return contract.names.get("loader") == "mtp" and not plan.writes and bool(plan.parameters)
+    own = any(write.parameter not in plan.fills_from_target for write in plan.writes)
+    return contract.names.get("loader") == "mtp" and not own and bool(plan.parameters)
 
 
 def layer_elsewhere(plan: LoadPlan, contract: Contract) -> int | None:

@@ -49,6 +49,26 @@ def shape_of(parameter: Parameter, shard: str | None) -> Shape:
     return (parameter.shards[shard], *parameter.shape[2 if parameter.load.startswith("experts") else 1 :])
 
 
+def _experts(contract: Contract, parameter: Parameter, wanted: Shape, shape: Shape) -> Fit:
+    """One projection of one expert, or of all in one tensor, which is taken apart: by halves, then by experts."""
+    if len(wanted) != len(parameter.shape):
+        return _expert(contract, parameter, wanted, shape)
+    if len(shape) != len(wanted):
+        return _refuse(contract, "experts_rank", wanted, shape)
+    parts = list(parameter.shards)[: len(parameter.shards) // wanted[0]] if wanted[0] else []
+    rows = [shape[1]] if len(parts) < 2 else [(shape[1] + 1) // 2, shape[1] // 2]
+    fits = [
+        _expert(contract, parameter, shape_of(parameter, part), (size, *shape[2:]))
+        for part, size in zip(parts, rows, strict=False)
+    ]
+    if shape[0] < wanted[0]:
+        fits.append(_refuse(contract, "experts_short", wanted, shape))
+    error = next((found.error for found in fits if found.error is not None), None)
+    cut = sum(found.cut for found in fits) * wanted[0] + max(shape[0] - wanted[0], 0)
+    short, bare = (sum(sizes) * wanted[0] for sizes in ([f.short for f in fits], [f.bare for f in fits]))
+    return Fit(error, cut, short, any(found.repeated for found in fits), bare)
+
+
 def _expert(contract: Contract, parameter: Parameter, wanted: Shape, shape: Shape) -> Fit:
     """One projection of one expert: its sharded side may be cut or filled, and the rest is torch's ``copy_``."""
     axis = 1 if parameter.load == "experts_row" else 0
@@ -167,8 +187,8 @@ def _elements(shape: Shape) -> int:
 
 
 _KINDS = {
-    "experts": _expert,
-    "experts_row": _expert,
+    "experts": _experts,
+    "experts_row": _experts,
     "replicated": _replicated,
     "bias": _replicated,
     "plain": _plain,

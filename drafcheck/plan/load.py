@@ -245,7 +245,8 @@ class _State:
             self.plan.refused = Refusal("load", self.contract.names["none_read"], "missing")
         for entry in self.contract.required:
             every = bool(entry.get("every"))
-            missing = self._bare() if every else [n for n in entry["parameters"] if n in self.plan.unwritten]
+            bare = list(self.plan.unwritten) if entry.get("unwritten_only") else self._bare()
+            missing = bare if every else [n for n in entry["parameters"] if n in self.plan.unwritten]
             if missing and self.plan.refused is None and in_question(self.contract, entry, self.config):
                 error = entry["error"].replace("{missing}", str(sorted(missing))).replace("{first}", missing[0])
                 self.plan.refused = Refusal("load", error, "unfilled" if every else "missing", parameter=missing[0])

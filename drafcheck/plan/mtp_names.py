@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from drafcheck.config import DraftConfig
     from drafcheck.contract import Contract, Table
 
+MOST_HEADS = 128
+"""So many heads of one checkpoint are told from others at most."""
+
 PACKED = ("weight_packed", "qweight")
 """What the numbers of a quantised weight are called where not ``weight``; the other parts say how to read them."""
 
@@ -31,6 +34,7 @@ def for_config(contract: Contract, config: DraftConfig) -> Contract:
     layer = _layer(contract, names, config)
     filled = _filled(names, "" if layer is None else str(layer))
     filled["layer_name"] = next(iter(names.get("read", [])), "")
+    filled["other_heads"] = _other_heads(contract, names, config, layer)
     filled["expert_count"] = contract.value("num_experts", config) or 0
     if _is_quantised(config):
         filled["quantised_parts"] = load_toml("dialects.toml")["quantised"]["parts"]
@@ -54,6 +58,14 @@ def _layer(contract: Contract, names: Table, config: DraftConfig) -> int | None:
     return rule["alone"] if rule and count == 1 and "alone" in rule else count
 
 
+def _other_heads(contract: Contract, names: Table, config: DraftConfig, layer: int | None) -> list[str]:
+    """The beginnings of further heads in the same checkpoint, each of which is a draft of its own."""
+    count = contract.value(names["heads"], config) if "heads" in names else None
+    if layer is None or count is None or not names.get("read"):
+        return []
+    return [names["read"][0].replace("{layer}", str(layer + n)) for n in range(1, min(count, MOST_HEADS))]
+
+
 def _filled(value: Table, layer: str) -> Table:
     return {key: _written(item, layer) for key, item in value.items()}
 
@@ -73,7 +85,10 @@ def strays(contract: Contract, names: Sequence[str]) -> tuple[str, ...]:
     """
     parts = {f".{part}." for move in contract.names.get("move", []) for part in move.get("any", [])}
     found = {f".{name}".partition(part)[0][1:] + "." for name in names for part in parts if part in f".{name}"}
-    return tuple(sorted(begin for begin in found if not _is_read(contract.names, begin)))
+    known = tuple(contract.names.get("other_heads", []))
+    return tuple(
+        sorted(begin for begin in found if not _is_read(contract.names, begin) and not begin.startswith(known))
+    )
 
 
 def route_layer(contract: Contract, name: str, parameters: Collection[str]) -> Route:
@@ -107,12 +122,15 @@ def _is_read(names: Table, name: str) -> bool:
 
 
 def _moved(names: Table, name: str) -> str:
-    """The first move that fits: ``from`` becomes ``to`` wherever it stands; ``{n}`` in it is any number."""
+    """The first move that fits: ``from`` becomes ``to`` wherever it stands; ``{n}`` in it is any number.
+
+    With ``start`` only names that begin with ``from`` are meant.
+    """
     for move in names.get("move", []):
         wanted = "any" not in move or any(part in name for part in move["any"])
         wanted = wanted and ("whole" not in move or name in move["whole"])
         old = _numbered(move["from"], name) if "{n}" in move["from"] else move["from"]
-        if wanted and old is not None and old in name:
+        if wanted and old is not None and (name.startswith(old) if move.get("start") else old in name):
             return name.replace(old, move["to"])
     return name
 
@@ -130,7 +148,7 @@ def _projection(contract: Contract, name: str, parameters: Collection[str]) -> R
     names = contract.names
     if any(part in name for part in names.get("unstacked", [])):
         return None
-    for part, (whole, shard) in contract.stacked.items():
+    for part, (whole, shard) in names.get("stacked", contract.stacked).items():
         if part in name:
             fused = name.replace(part, whole)
             if fused in parameters:
@@ -140,14 +158,20 @@ def _projection(contract: Contract, name: str, parameters: Collection[str]) -> R
 
 
 def _rest(names: Table, name: str, parameters: Collection[str]) -> Route:
-    for pairs in (names.get("halves", []), names.get("whole_experts", [])):
-        for part, whole, *shard in pairs:
-            fused = name.replace(part, whole) if part in name else ""
-            if fused in parameters:
-                return Route("parameter", fused, shard[0] if shard else None, fused)
+    for part, whole, shard in names.get("halves", []):
+        fused = name.replace(part, whole) if part in name else ""
+        if fused in parameters:
+            return Route("parameter", fused, shard, fused)
+    for part, whole in names.get("whole_experts", []):
+        if part in name:
+            fused = name.replace(part, whole)
+            known = fused in parameters
+            return Route("parameter", fused, None, fused) if known else _nowhere(names, "unknown_whole", fused)
     expert = _expert(names, name)
     if expert is not None and expert[0] in parameters:
         return Route("parameter", *expert, expert[0])
+    if expert is not None and "unknown_expert" in names:
+        return _nowhere(names, "unknown_expert", expert[0])
     if name in parameters:
         return Route("parameter", name, None, name)
     return _nowhere(names, "unknown_other", name)
