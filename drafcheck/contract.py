@@ -264,7 +264,7 @@ class Contract(NamedTuple):
     quantised: Table = {}  # how a quantization_config is read, where that is described  # noqa: RUF012
     engine: Engine | None = None
     splits: tuple[Table, ...] = ()  # what tensor parallelism has to divide
-    only: tuple[tuple[str, int], ...] = ()  # config keys, each with the only value that the book describes
+    only: tuple[tuple[str, int | str], ...] = ()  # config keys, each with the only value that the book describes
 
     def undescribed(self, config: DraftConfig, beside: Collection[str] = ()) -> str | None:
         """The config key for which the book has no contract yet; None when the class is built as described.
@@ -280,7 +280,8 @@ class Contract(NamedTuple):
             there = [*filter(None, [undescribed(self, config, beside)]), *(key for key in there if key != KEY)]
         key = next(iter(there), None)
         values = ((name, raw(config, name), usual) for name, usual in self.only)
-        other = (f"{name} {value}" for name, value, usual in values if is_integer(value) and value != usual)
+        said = (item for item in values if is_integer(item[1]) or isinstance(item[1], str))
+        other = (f"{name} {value}" for name, value, usual in said if value != usual)
         return key or next(other, None)
 
     def value(self, name: str, config: DraftConfig) -> int | None:

@@ -172,6 +172,7 @@ class Names(Entry):
     read: Words = []
     read_with: Words = []
     move: list[Move] = []
+    becomes: list[Pair] = []
     stacked: dict[str, Pair] = {}
     unstacked: Words = []
     experts: list[Triple] = []

@@ -61,7 +61,7 @@ class NotDescribed(Table):
     """Config keys, and other values of them, with which the class is built in a way that is not described."""
 
     keys: Words = []
-    other_than: dict[str, int] = {}
+    other_than: dict[str, int | str] = {}
 
 
 class ContractPart(Table):

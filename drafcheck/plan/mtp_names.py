@@ -101,6 +101,7 @@ def route_layer(contract: Contract, name: str, parameters: Collection[str]) -> R
     name = _moved(names, name)
     for old, new in names.get("rename", []):
         name = name.replace(old, new)
+    name = next((whole for part, whole in names.get("becomes", []) if part in name), name)
     if names.get("quantised_parts"):
         return _quantised(contract, name, parameters)
     return _projection(contract, name, parameters) or _rest(names, name, parameters)
