@@ -169,7 +169,8 @@ def check(paths: tuple[str, ...], **given: Unpack[CheckGiven]) -> int:
     outputs = pairs(given["styles"], given["output_files"])
     fail_on = given["fail_on"] if on_command_line("fail_on") else None
     options = options_of(given, given["select"], given["ignore"])
-    options = replace(options, fail_on=fail_on, lfs=given["lfs"])
+    watched = not given["quiet"] and sys.stderr is not None and sys.stderr.isatty() and len(paths) == 1
+    options = replace(options, fail_on=fail_on, lfs=given["lfs"], watched=watched)
     known = _known(given)
     found = (only_drafts if given["only_drafts"] else expand)(checkpoints(paths))
     with _watched(found.drafts, quiet=given["quiet"]) as drafts:

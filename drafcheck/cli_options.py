@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 import click
 
-from drafcheck.commands import EngineWord, RuleWords
+from drafcheck.commands import EngineWord, RuleWords, Share
 from drafcheck.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ class Given(TypedDict):
     no_config: bool
     contracts: tuple[str, ...]
     runner: str | None
+    values: bool
+    sample: float | None
 
 
 class RulesGiven(TypedDict):
@@ -73,6 +75,10 @@ def input_options(command: Command) -> Command:
             type=click.Path(),
             help="A script, Dockerfile or manifest that starts the engine (- is standard input): says the above.",
         ),
+        click.option("--values", is_flag=True, help="Read every tensor, not only the headers: see DC801 to DC806."),
+        click.option(
+            "--sample", metavar="N%", type=Share(), help="Of each tensor read N per cent, spread evenly: with --values."
+        ),
         click.option("--runner", metavar="NAME", help="The model runner of the launch: v1 or v2 (vLLM)."),
         click.option("--reference", metavar="PATH", type=click.Path(), help="A checkpoint or mapping to compare with."),
         click.option("--tokenizer", metavar="PATH", type=click.Path(), help="To show tokens; default: the target's."),
@@ -110,6 +116,8 @@ def options_of(given: Given, select: Iterable[list[str]] = (), ignore: Iterable[
     """How to check, as the command line says it. Raises UsageError for options that contradict each other."""
     from drafcheck.session import Options
 
+    if given["sample"] is not None and not given["values"]:
+        raise UsageError("--sample says how much --values reads, and --values is not given")
     if given["config"] is not None and given["no_config"]:
         raise UsageError("--config and --no-config do not go together")
     return Options(
@@ -127,6 +135,7 @@ def options_of(given: Given, select: Iterable[list[str]] = (), ignore: Iterable[
         search=not given["no_config"],
         contracts=given["contracts"],
         runner=given["runner"],
+        values=(given["sample"] or 1.0) if given["values"] else None,
     )
 
 

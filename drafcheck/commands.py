@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
     TextType = click.ParamType[str]
     WordsType = click.ParamType[list[str]]
+    ShareType = click.ParamType[float]
 else:  # older releases of click have no parameter for the type
-    TextType = WordsType = click.ParamType
+    TextType = WordsType = ShareType = click.ParamType
 
 DEFAULT = "check"
 
@@ -87,6 +88,22 @@ class WordList(WordsType):
         if isinstance(value, list):
             return value
         return [word.strip() for word in str(value).split(",") if word.strip()]
+
+
+class Share(ShareType):
+    """A part in per cent: ``5%`` or ``5``, more than 0 and at most 100."""
+
+    name = "share"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The part as a number of at most 1."""
+        try:
+            percent = float(str(value).strip().removesuffix("%"))
+        except ValueError:
+            percent = -1.0
+        if not 0 < percent <= 100:
+            self.fail(f"{value!r} is no part in per cent, such as 5%", param, ctx)
+        return percent / 100
 
 
 class RuleWords(WordList):

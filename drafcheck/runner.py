@@ -271,6 +271,7 @@ def prepare(seen: Examination, options: Options, opened: Callable[[], Checkpoint
     subject.tp, subject.launch = options.tp, seen.setup.launch
     read_inputs(seen, subject, options)
     _plan(seen, subject, options)
+    _read_values(seen, subject, options)
     seen.attempt("telling who made it", lambda: producer_of(subject))
     if (reference := subject.reference) is not None:
         from drafcheck.comparison import compare
@@ -298,6 +299,19 @@ def _plan(seen: Examination, s: Subject, options: Options) -> None:
     s.vocabulary = seen.attempt(
         "the vocabulary plan", lambda: plan_vocabulary(s.checkpoint, config, s.target, contract, s.load)
     )
+
+
+def _read_values(seen: Examination, s: Subject, options: Options) -> None:
+    """Read the tensors of the files that the loader takes, if that is asked for."""
+    share, selection = options.values, s.selection
+    if share is None or selection is None or not selection.files:
+        return
+    from drafcheck.values.progress import watched
+    from drafcheck.values.scan import scan, total
+
+    files = selection.files
+    with watched(total(files, share) if options.watched else 0) as progress:
+        s.values = seen.attempt("reading the values", lambda: scan(files, share, progress))
 
 
 def _launched_runner(s: Subject) -> str:

@@ -45,6 +45,8 @@ class Options:
     launch: str | Path | None = None  # the file whose command starts the engine; - for standard input
     tp: int | None = None  # the tensor parallelism of the launch
     runner: str | None = None  # the engine's model runner, where it has several
+    values: float | None = None  # the share of the tensors' bytes that is read, 1 for all of them; None: only headers
+    watched: bool = False  # somebody is looking at standard error: show how far a long reading has come
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ import io
 import os
 import stat
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -98,6 +99,28 @@ class LocalFile:
             start += len(chunk)
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
+    def read_into(self, buffer: memoryview, start: int) -> memoryview:
+        """Fill ``buffer`` with the bytes from ``start`` on, and give it back. Raises SourceError at the file's end."""
+        self._open()
+        done = 0
+        while done < len(buffer):
+            try:
+                got = os.preadv(self._fd, [buffer[done:]], start + done)
+            except (OSError, OverflowError) as error:
+                raise SourceError(f"{self.name} could not be read: {_reason(error)}") from error
+            if not got:
+                raise SourceError(f"{self.name} ends before byte {start + len(buffer)}")
+            done += got
+        self._count(done)
+        return buffer
+
+    def expect_all(self) -> None:
+        """Say that the file will be read from one end to the other, where the system wants to know."""
+        if hasattr(os, "posix_fadvise"):
+            with suppress(SourceError, OSError):
+                self._open()
+                os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_SEQUENTIAL)
+
     def expect(self, spans: Iterable[tuple[int, int]]) -> None:
         """Nothing: the system reads ahead by itself."""
 
@@ -116,9 +139,12 @@ class LocalFile:
             chunk = os.pread(self._fd, min(stop - start, 1 << 30), start)
         except (OSError, OverflowError) as error:
             raise SourceError(f"{self.name} could not be read: {_reason(error)}") from error
-        key = str(self.path)
-        bytes_read[key] = bytes_read.get(key, 0) + len(chunk)
+        self._count(len(chunk))
         return chunk
+
+    def _count(self, length: int) -> None:
+        key = str(self.path)
+        bytes_read[key] = bytes_read.get(key, 0) + length
 
     def _open(self) -> None:
         if self._fd >= 0:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from drafcheck.targets import TargetClass
     from drafcheck.tensor import Tensor
     from drafcheck.tokenizer import Tokenizer
+    from drafcheck.values.model import Values
 
 NEEDS = {
     "config": "a readable config.json",
@@ -35,6 +36,7 @@ NEEDS = {
     "launch": "--launch",
     "comparison": "a vocabulary mapping to compare",
     "tp": "--tp",
+    "values": "--values",
     "rope": "rope facts for this draft class and release",
 }
 """What a rule can need of a Subject, each with the words that say it is missing."""
@@ -67,6 +69,7 @@ class Subject:
     tokenizer_given: bool = False
     reference: Reference | None = None
     comparison: Comparison | None = None  # of the mapping with that of the reference
+    values: Values | None = None  # what the tensors hold, with --values
     heads: tuple[Head | None] | None = None  # the kind of head, told once
     told: Told | None = None  # who wrote the checkpoint, told once
     lost: list[tuple[Tensor, Wanted | None]] | None = None  # worked out once, by the first rule that asks

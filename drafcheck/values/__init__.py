@@ -1,0 +1,1 @@
+"""What the tensors hold: every byte read once, told in a few numbers a tensor."""

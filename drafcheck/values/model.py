@@ -1,0 +1,76 @@
+"""What was seen in the tensors of a checkpoint."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from drafcheck.tensor import Tensor
+from drafcheck.values.formats import FLOATS
+
+ROWS_KEPT = 1 << 20
+"""So many rows without a value are remembered one by one; no vocabulary has more."""
+
+
+@dataclass(slots=True)
+class TensorValues:
+    """What one tensor holds, as far as it was read.
+
+    ``seen`` values were read of ``tensor.numel``. ``bad`` of them are Inf or NaN, ``first`` is the place of the first in
+    storage order. ``largest`` is the largest magnitude of a finite one, as bits of the dtype. ``rows`` were looked at,
+    of which ``empty`` hold nothing but zeros. ``even``: all values have the same bits, ``value``. ``digest`` is that of
+    all bytes: tensors with different digests are different.
+    """
+
+    tensor: Tensor
+    seen: int = 0
+    bad: int = 0
+    first: int = -1
+    largest: int = 0
+    rows: int = 0
+    empty: set[int] = field(default_factory=set)
+    even: bool = True
+    value: int = -1
+    digest: int = 0
+
+    @property
+    def whole(self) -> bool:
+        """Whether every value was read."""
+        return self.seen == self.tensor.numel
+
+    @property
+    def absmax(self) -> float | None:
+        """The largest magnitude of a finite value; None for dtypes whose values are not looked at."""
+        format_ = FLOATS.get(self.tensor.dtype)
+        return format_.value(self.largest) if format_ is not None else None
+
+    @property
+    def zero(self) -> bool:
+        """Whether all that was read are zeros."""
+        return self.seen > 0 and len(self.empty) == self.rows
+
+    @property
+    def ones(self) -> bool:
+        """Whether all that was read are exactly one."""
+        format_ = FLOATS.get(self.tensor.dtype)
+        return format_ is not None and self.seen > 0 and self.even and self.value == format_.one
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A tensor whose bytes could not be read, and why: one clause."""
+
+    tensor: Tensor
+    why: str
+
+
+@dataclass(slots=True)
+class Values:
+    """What all tensors of the files hold that the loader reads. ``share`` of the bytes was to be read (1: all)."""
+
+    tensors: list[TensorValues] = field(default_factory=list)
+    unread: list[Unread] = field(default_factory=list)
+    share: float = 1.0
+
+    def of(self, tensor: Tensor) -> TensorValues | None:
+        """What a tensor holds."""
+        return next((v for v in self.tensors if v.tensor == tensor), None)

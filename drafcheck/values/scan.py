@@ -1,0 +1,201 @@
+"""Reads every tensor once, in stretches that fit the cache, by two threads with a buffer each.
+
+numpy and the system let go of the interpreter while they work, so that one thread reads while the other looks.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from drafcheck.source import LocalFile, SourceError
+from drafcheck.values.model import TensorValues, Unread, Values
+
+if TYPE_CHECKING:
+    from drafcheck.checkpoint import WeightFile
+    from drafcheck.source import Source
+    from drafcheck.tensor import Tensor
+    from drafcheck.values.kernels import Stretch
+
+CHUNK = 2 << 20
+"""Bytes that are read and looked at in one go: they stay in the cache of one core."""
+
+THREADS = 2
+
+Progress = Callable[[int], None]
+"""Told how many bytes were read since the last call."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A stretch of a tensor: from byte ``start`` to ``stop`` of its file, whole rows of ``row`` bytes from the
+    row ``first`` on.
+    """
+
+    values: TensorValues
+    source: Source
+    start: int
+    stop: int
+    row: int
+    first: int
+
+
+def scan(files: Sequence[WeightFile], share: float = 1.0, progress: Progress | None = None) -> Values:
+    """Read the tensors of ``files``, or a ``share`` of their bytes, spread evenly. Never raises on content.
+
+    An interruption ends both threads before it goes on.
+    """
+    found = Values(share=share)
+    parts = iter(list(_parts(files, share, found)))
+    worker = _Worker(parts, found, progress or (lambda _: None))
+    with _helpers(worker):
+        worker.run()
+    if worker.crash is not None:
+        raise worker.crash
+    found.tensors = [v for v in found.tensors if not any(u.tensor is v.tensor for u in found.unread)]
+    return found
+
+
+def total(files: Sequence[WeightFile], share: float = 1.0) -> int:
+    """How many bytes ``scan`` will read, about: for a bar of progress."""
+    return int(share * sum(t.stop - t.start for file in files for t in file.header.tensors if t.start >= 0))
+
+
+class _Worker:
+    """What both threads do; the interpreter's lock keeps the short steps between them apart."""
+
+    def __init__(self, parts: Iterator[_Part], found: Values, progress: Progress) -> None:
+        self._parts = parts
+        self._found = found
+        self._progress = progress
+        self._lock = threading.Lock()
+        self.stopped = False
+        self.crash: BaseException | None = None
+
+    def run(self) -> None:
+        """Take part after part until there is none. What goes wrong in a helper is raised by the first thread."""
+        from drafcheck.values.kernels import look
+
+        buffer = memoryview(bytearray(CHUNK))
+        while not self.stopped:
+            with self._lock:
+                part = next(self._parts, None)
+            if part is None:
+                return
+            try:
+                data = _read(part, buffer)
+            except SourceError as error:
+                with self._lock:
+                    _give_up(self._found, part, error.message)
+                continue
+            stretch = look(part.values.tensor.dtype, data, part.row)
+            with self._lock:
+                _take(part, stretch)
+                self._progress(len(data))
+
+    def help(self) -> None:
+        """``run`` in a thread of its own."""
+        try:
+            self.run()
+        except BaseException as crash:
+            self.crash = crash
+            self.stopped = True
+
+
+@contextmanager
+def _helpers(worker: _Worker) -> Iterator[None]:
+    threads = [threading.Thread(target=worker.help, daemon=True) for _ in range(THREADS - 1)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    except BaseException:
+        worker.stopped = True
+        raise
+    finally:
+        for thread in threads:
+            thread.join()
+
+
+def _parts(files: Sequence[WeightFile], share: float, found: Values) -> Iterator[_Part]:
+    """The stretches to read, in the order of the bytes; what can not be read goes to ``found``."""
+    for file in files:
+        source = _reopened(file.source)
+        for tensor in file.header.tensors:
+            if tensor.start < 0:
+                found.unread.append(Unread(tensor, "its bytes do not lie in one piece in the file"))
+            elif tensor.stop > tensor.start:
+                values = TensorValues(tensor)
+                found.tensors.append(values)
+                yield from _spread([*_stretches(values, source)], share)
+
+
+def _stretches(values: TensorValues, source: Source) -> Iterator[_Part]:
+    tensor = values.tensor
+    row = _row(tensor)
+    step = max(CHUNK // row, 1) * row
+    if row > CHUNK:  # a vector, or rows as long as a book: parts that count as a row each
+        step = row = CHUNK
+    for number, start in enumerate(range(tensor.start, tensor.stop, step)):
+        stop = min(start + step, tensor.stop)
+        yield _Part(values, source, start, stop, min(row, stop - start), number * (step // row))
+
+
+def _row(tensor: Tensor) -> int:
+    """The bytes of a row: of a matrix a row, of a vector all of it."""
+    size = tensor.stop - tensor.start
+    rows = tensor.numel // tensor.shape[-1] if len(tensor.shape) > 1 and tensor.shape[-1] else 1
+    return size // rows if rows and size % rows == 0 and size // rows else size
+
+
+def _spread(parts: list[_Part], share: float) -> list[_Part]:
+    """An even selection of the parts; the first one always."""
+    if share >= 1 or len(parts) < 2:
+        return parts
+    count = max(round(share * len(parts)), 1)
+    return [parts[i * len(parts) // count] for i in range(count)]
+
+
+def _reopened(source: Source) -> Source:
+    """A local file gets a descriptor of its own, to be read from one end to the other; other sources stay."""
+    if not isinstance(source, LocalFile):
+        return source
+    own = LocalFile(source.path, source.name)
+    own.expect_all()
+    return own
+
+
+def _read(part: _Part, buffer: memoryview) -> memoryview:
+    size = part.stop - part.start
+    if isinstance(part.source, LocalFile):
+        return part.source.read_into(buffer[:size], part.start)
+    data = part.source.read(part.start, part.stop)
+    if len(data) < size:
+        raise SourceError(f"{part.source.name} ends before byte {part.stop}")
+    return memoryview(data)
+
+
+def _give_up(found: Values, part: _Part, why: str) -> None:
+    if not any(u.tensor is part.values.tensor for u in found.unread):
+        found.unread.append(Unread(part.values.tensor, why))
+
+
+def _take(part: _Part, stretch: Stretch) -> None:
+    """Add what a stretch holds to what its tensor holds."""
+    values = part.values
+    size, length = part.stop - part.start, values.tensor.stop - values.tensor.start
+    at = (part.start - values.tensor.start) * values.tensor.numel // length
+    values.seen += size * values.tensor.numel // length
+    values.rows += size // part.row
+    values.empty.update((stretch.zero_rows + part.first).tolist())
+    if stretch.bad:
+        place = at + stretch.first
+        values.first = place if values.first < 0 else min(values.first, place)
+        values.bad += stretch.bad
+    values.largest = max(values.largest, stretch.largest)
+    values.even = values.even and stretch.even and values.value in (-1, stretch.value)
+    values.value = stretch.value
+    values.digest = (values.digest + hash((part.first, stretch.total, stretch.tail))) & (1 << 64) - 1
