@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from drafcheck.config import DraftConfig, TargetConfig
+    from drafcheck.subject import Subject
 
 _ABSURD = 1 << 62  # no length in tokens
 
@@ -70,6 +71,19 @@ def _language_dtype(engine: Engine, config: DraftConfig) -> Read | None:
     if len(config.route) > 1:
         return None
     return built_dtype(engine, config.language, config.data if config.route else None)
+
+
+def dtype_built(s: Subject) -> str | None:
+    """The dtype that the draft is built in, by the launch or by the config that counts; None when it cannot be told."""
+    if s.dtype not in (None, "auto"):
+        return str(load_toml(s.engine.name, "config.toml").get("dtype_names", {}).get(s.dtype, s.dtype))
+    if s.config is None:
+        return None
+    if follows_target(s.engine):
+        read = target_dtype(s.engine, s.target) if s.target is not None else None
+    else:
+        read = draft_dtype(s.engine, s.config)
+    return str(read.value) if read is not None else None
 
 
 def follows_target(engine: Engine) -> bool:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from drafcheck.finding import Confidence, Location, Severity
+from drafcheck.finding import Location, Severity
+from drafcheck.modelconfig import dtype_built
 from drafcheck.registry import Hit, rule
 from drafcheck.values.formats import LARGEST
-from drafcheck.words import count, listed, share
+from drafcheck.words import count, share
 
 if TYPE_CHECKING:
     from drafcheck.subject import Subject
@@ -42,8 +43,8 @@ def non_finite(s: Subject) -> Iterator[Hit]:
     """A tensor holds infinities or NaN.
 
     ## What it does
-    Reads every tensor (`--values`) and counts the values that are no finite numbers, with the place of the first. A note
-    when this engine does not load the tensor.
+    Reads every tensor (`--values`) and counts the values that are no finite numbers, with the place of the first. A
+    note when this engine does not load the tensor.
 
     ## Why is this bad?
     One NaN in one matrix spreads to every state behind it: a single one in `fc.weight` took the accept length from 2.30
@@ -87,9 +88,7 @@ def overflow_on_cast(s: Subject) -> Iterator[Hit]:
     ## Fix
     Serve the drafter in bfloat16 or float32.
     """
-    from drafcheck.dtypes import built_in
-
-    dtype = built_in(s)
+    dtype = dtype_built(s)
     limit = LARGEST.get(dtype or "")
     if limit is None:
         return

@@ -15,8 +15,8 @@ class Format(NamedTuple):
     """A floating point dtype of whole bytes.
 
     ``width`` is that of one value in bytes, ``finite`` the largest magnitude, as bits, that is still a number, ``one``
-    the bits of 1.0, ``bits`` of the exponent and of the fraction, ``bias`` that of the exponent. ``lone``: the only bits
-    that are no number (``0x80`` where there is no negative zero), in place of a range at the end.
+    the bits of 1.0; then the widths of exponent and fraction in bits, and the ``bias`` of the exponent. ``lone``: the
+    only bits that are no number (``0x80`` where there is no negative zero), in place of a range at the end.
     """
 
     width: int
@@ -60,5 +60,8 @@ FLOATS = {
 """The dtypes whose values are looked at, by safetensors' name. The bits are those of IEEE 754, of bfloat16, and of the
 OCP 8-bit floating point and microscaling formats (FNUZ: those of ml_dtypes)."""
 
-LARGEST = {"F16": 65504.0, "BF16": FLOATS["BF16"].value(0x7F7F), "F32": FLOATS["F32"].value(0x7F7FFFFF)}
+NAMES = {"float16": "F16", "bfloat16": "BF16", "float32": "F32", "float64": "F64"}
+"""What torch and the engines call the dtypes that draft models are built in."""
+
+LARGEST = {name: FLOATS[dtype].value(FLOATS[dtype].finite) for name, dtype in NAMES.items()}
 """The largest value of the dtypes that engines build draft models in."""

@@ -15,8 +15,8 @@ ROWS_KEPT = 1 << 20
 class TensorValues:
     """What one tensor holds, as far as it was read.
 
-    ``seen`` values were read of ``tensor.numel``. ``bad`` of them are Inf or NaN, ``first`` is the place of the first in
-    storage order. ``largest`` is the largest magnitude of a finite one, as bits of the dtype. ``rows`` were looked at,
+    ``seen`` values were read of ``tensor.numel``. ``bad`` of them are Inf or NaN, ``first`` is the place of the first
+    in storage order. ``largest`` is the largest magnitude of a finite one, as bits of the dtype. ``rows`` were looked at,
     of which ``empty`` hold nothing but zeros. ``even``: all values have the same bits, ``value``. ``digest`` is that of
     all bytes: tensors with different digests are different.
     """

@@ -1,0 +1,178 @@
+"""DC802 and DC803: weights of zeros, and weights that nobody trained. Only with ``--values``."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from drafcheck.checks.values import partly, place, seen_in
+from drafcheck.contract import load_toml
+from drafcheck.finding import Confidence, Location, Severity
+from drafcheck.registry import Hit, rule
+from drafcheck.source import SourceError
+from drafcheck.values.formats import FLOATS
+from drafcheck.words import count, listed
+
+if TYPE_CHECKING:
+    from drafcheck.plan.model import Parameter
+    from drafcheck.subject import Subject
+    from drafcheck.tensor import Tensor
+    from drafcheck.values.model import TensorValues
+    from drafcheck.values.signature import Fit
+
+_COMPARED = 8 << 20  # bytes of two tensors that are compared at a time
+_FEW = 3  # matrices that have to look untouched at the least
+
+
+@rule("DC802", "all-zero", Severity.ERROR, Severity.WARNING, needs=("values",))
+def all_zero(s: Subject) -> Iterator[Hit]:
+    """A weight is zero, or some of its rows are.
+
+    ## What it does
+    Reports projections and norms that hold nothing but zeros, and rows without a value inside of other projections
+    (`--values`). Biases, embeddings with rows of zeros, rows at the end (padding) and norms that start from zero in
+    this class are left out, and so are tensors that the engine does not load.
+
+    ## Why is this bad?
+    What passes through a matrix of zeros is gone: the drafter then proposes without it, as with a tensor that is not
+    loaded at all (accept length 2.30 -> 1.14 without `q_proj`, 1.01 without `o_proj`, on SGLang 0.5.15.post1).
+
+    ## Fix
+    Export the drafter again; shards that were never gathered are written as zeros.
+    """
+    for v in seen_in(s).tensors:
+        parameter = _parameter(s, v.tensor)
+        if v.tensor.dtype not in FLOATS or v.tensor.name.endswith(".bias") or (s.load is not None and not parameter):
+            continue
+        if v.zero:
+            yield from _zero(v, parameter)
+        elif len(v.tensor.shape) > 1 and "embed" not in v.tensor.name:
+            yield from _rows(v)
+
+
+def _parameter(s: Subject, tensor: Tensor) -> Parameter | None:
+    """The parameter that a tensor reaches."""
+    if s.load is None:
+        return None
+    return next((s.load.parameters[w.parameter] for w in s.load.writes if w.tensor == tensor), None)
+
+
+def _zero(v: TensorValues, parameter: Parameter | None) -> Iterator[Hit]:
+    vector = len(v.tensor.shape) < 2
+    if vector and (parameter.initial != "ones" if parameter is not None else "norm" not in v.tensor.name):
+        return  # a norm that is added to one, or no norm
+    yield Hit(
+        f"`{v.tensor.name}` holds nothing but zeros{partly(v)}",
+        place(v.tensor),
+        help="export the drafter again with its trained weight",
+        confidence=Confidence.CERTAIN if v.whole and parameter is not None else Confidence.LIKELY,
+    )
+
+
+def _rows(v: TensorValues) -> Iterator[Hit]:
+    empty = set(v.empty)
+    last = v.rows - 1
+    while last in empty:  # rows at the end fill up to a round number
+        empty.discard(last)
+        last -= 1
+    if empty:
+        many = count(len(empty), "row")
+        yield Hit(
+            f"{many} of {v.rows:,} of `{v.tensor.name}` hold nothing but zeros{partly(v)}, such as row {min(empty)}",
+            place(v.tensor),
+            help="export the drafter again, or look whether a shard was left out",
+            severity=Severity.WARNING,
+        )
+
+
+@rule("DC803", "untrained", Severity.WARNING, needs=("values", "weights"))
+def untrained(s: Subject) -> Iterator[Hit]:
+    """Weights look as if nobody had trained them, or two of them are one.
+
+    ## What it does
+    Compares the matrices of the head (`--values`) with the ways in which trainers initialise one: spread, shape, mean,
+    and whether rows and columns are still independent of each other, as the first steps of training end that. It
+    speaks when all of them pass for untouched and every norm is exactly one; one alone proves nothing, as norms stay
+    at one in bfloat16 for long. Heads too small to tell are passed over. Also reports matrices of one class that hold
+    the same bytes under two names.
+
+    ## Why is this bad?
+    The drafter guesses at random: accept length 1.01 with random weights (SGLang 0.5.15.post1). Checkpoints of step 0
+    and exports of the wrong object look like this.
+
+    ## Fix
+    Export the training state that you meant.
+    """
+    yield from _initial(s)
+    yield from _identical(s)
+
+
+def _initial(s: Subject) -> Iterator[Hit]:
+    from drafcheck.values.signature import judged, untouched
+
+    values = seen_in(s)
+    copied = tuple(load_toml("initial.toml")["copied"]["parts"])
+    matrices = [v for v in values.tensors if judged(v.tensor) and not any(part in v.tensor.name for part in copied)]
+    norms = [v for v in values.tensors if len(v.tensor.shape) == 1 and "norm" in v.tensor.name]
+    if len(matrices) < _FEW or values.unread or not all(v.ones for v in norms):
+        return
+    config = s.config.data if s.config is not None else {}
+    fits: list[Fit] = []
+    for v in matrices:
+        try:
+            fit = None if v.even else untouched(s.checkpoint, v.tensor, config)
+        except SourceError:
+            return
+        if fit is None:
+            return
+        fits.append(fit)
+    ones = f", and {count(len(norms), 'norm')} {'is' if len(norms) == 1 else 'are'} exactly one" if norms else ""
+    yield Hit(
+        f"the head looks as it came from its initialisation: {len(matrices):,} matrices are spread as {fits[0].by} draws "
+        f"them{ones}",
+        tuple(Location(file=v.tensor.file, tensor=v.tensor.name) for v in matrices[:3]),
+        help="export the training state that you meant: this one was saved before the first step, or is another object",
+        confidence=Confidence.LIKELY,
+        about=tuple(v.tensor.name for v in matrices),
+    )
+
+
+def _identical(s: Subject) -> Iterator[Hit]:
+    copied = tuple(load_toml("initial.toml")["copied"]["parts"])
+    groups: dict[tuple[object, ...], list[TensorValues]] = defaultdict(list)
+    for v in seen_in(s).tensors:
+        if v.whole and not v.even and v.tensor.dtype in FLOATS and not any(part in v.tensor.name for part in copied):
+            groups[v.tensor.dtype, v.tensor.shape, v.digest].append(v)
+    for group in groups.values():
+        first, *others = (v.tensor for v in group)
+        same = [t for t in others if _other_parameter(s, first, t) and _same(s, first, t)]
+        if same:
+            names = [first.name, *(t.name for t in same)]
+            yield Hit(
+                f"{listed(names)} hold the same bytes",
+                tuple(Location(file=t.file, tensor=t.name) for t in (first, *same[:2])),
+                help="export the drafter again: no two trained weights are the same",
+                about=tuple(names),
+            )
+
+
+def _other_parameter(s: Subject, one: Tensor, two: Tensor) -> bool:
+    """Whether two tensors are meant for different places: copies under two spellings of one name are no fault."""
+    if s.load is None:
+        return True
+    goals = [{(w.parameter, w.shard) for w in s.load.writes if w.tensor == t} for t in (one, two)]
+    return bool(goals[0] and goals[1]) and goals[0] != goals[1]
+
+
+def _same(s: Subject, one: Tensor, two: Tensor) -> bool:
+    """Whether two tensors of one size hold the same bytes."""
+    size = one.stop - one.start
+    try:
+        return all(
+            s.checkpoint.read(one._replace(start=one.start + at, stop=one.start + min(at + _COMPARED, size)))
+            == s.checkpoint.read(two._replace(start=two.start + at, stop=two.start + min(at + _COMPARED, size)))
+            for at in range(0, size, _COMPARED)
+        )
+    except SourceError:
+        return False
