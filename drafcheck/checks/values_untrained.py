@@ -129,8 +129,8 @@ def _initial(s: Subject) -> Iterator[Hit]:
         fits.append(fit)
     ones = f", and {count(len(norms), 'norm')} {'is' if len(norms) == 1 else 'are'} exactly one" if norms else ""
     yield Hit(
-        f"the head looks as it came from its initialisation: {len(matrices):,} matrices are spread as {fits[0].by} draws "
-        f"them{ones}",
+        f"the head looks as it came from its initialisation: {len(matrices):,} matrices are spread as "
+        f"{fits[0].by} draws them{ones}",
         tuple(Location(file=v.tensor.file, tensor=v.tensor.name) for v in matrices[:3]),
         help="export the training state that you meant: this one was saved before the first step, or is another object",
         confidence=Confidence.LIKELY,

@@ -16,9 +16,9 @@ class TensorValues:
     """What one tensor holds, as far as it was read.
 
     ``seen`` values were read of ``tensor.numel``. ``bad`` of them are Inf or NaN, ``first`` is the place of the first
-    in storage order. ``largest`` is the largest magnitude of a finite one, as bits of the dtype. ``rows`` were looked at,
-    of which ``empty`` hold nothing but zeros. ``even``: all values have the same bits, ``value``. ``digest`` is that of
-    all bytes: tensors with different digests are different.
+    in storage order. ``largest`` is the largest magnitude of a finite one, as bits of the dtype. ``rows`` were looked
+    at, of which ``empty`` hold nothing but zeros. ``even``: all values have the same bits, which are ``value``.
+    ``digest`` is that of all bytes: tensors with different digests are different.
     """
 
     tensor: Tensor
