@@ -5,8 +5,8 @@
 A bf16 draft of that size is written, then read: plainly by preadv into a reused buffer (by one thread and by two), by
 the scan behind ``--values``, and, beside them, by what one would write without it: numpy over float32 copies,
 torch.isfinite over mapped tensors, and safetensors into torch, where torch is installed. ``--cold`` drops the file from
-the page cache before each reading. The memory is that of a whole ``drafcheck --values`` process. Prints a table; exits 0
-always.
+the page cache before each reading. The memory is that of a whole ``drafcheck --values`` process. Prints a table; exits
+0 always.
 """
 
 from __future__ import annotations

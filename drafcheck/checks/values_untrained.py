@@ -109,7 +109,7 @@ def untrained(s: Subject) -> Iterator[Hit]:
 
 
 def _initial(s: Subject) -> Iterator[Hit]:
-    from drafcheck.values.signature import judged, untouched
+    from drafcheck.values.signature import judged, together, untouched
 
     values = seen_in(s)
     copied = tuple(load_toml("initial.toml")["copied"]["parts"])
@@ -127,6 +127,8 @@ def _initial(s: Subject) -> Iterator[Hit]:
         if fit is None:
             return
         fits.append(fit)
+    if not together(fits):
+        return
     ones = f", and {count(len(norms), 'norm')} {'is' if len(norms) == 1 else 'are'} exactly one" if norms else ""
     yield Hit(
         f"the head looks as it came from its initialisation: {len(matrices):,} matrices are spread as "

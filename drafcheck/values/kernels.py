@@ -64,7 +64,7 @@ def _floats(format_: Format, unsigned: Bits, row: int, total: int, tail: bytes) 
     bad, first = 0, -1
     if largest > format_.finite or format_.lone is not None:
         bad, first, largest = _count(format_, unsigned)
-    even = bool(below == above and unsigned[0] == below and (unsigned == unsigned[0]).all())
+    even = bool(unsigned[0] == below and unsigned[-1] == below and (unsigned == below).all())
     return Stretch(largest, zero_rows, bad, first, even, int(unsigned[0]), total, tail)
 
 

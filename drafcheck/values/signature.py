@@ -1,7 +1,8 @@
-"""Is a matrix as it came from its initialisation? Told by its moments, and by what training leaves in rows and columns.
+"""Is a matrix as it came from its initialisation? Told by its moments, and by what training leaves in it.
 
 An update of training is a sum of few outer products: it moves whole rows and columns together, which independent
-numbers do not. So next to the spread, the sums over rows and over columns have to be those of independent numbers.
+numbers do not. So next to the moments, the sums over rows and over columns have to be those of independent numbers, and
+so has the largest singular value. What is too small to show in one matrix shows in the spread of all of them together.
 """
 
 from __future__ import annotations
@@ -25,17 +26,25 @@ _BLOCKS = 8
 _BLOCK = 1 << 20
 """So many blocks of so many bytes are read of a matrix, spread over it."""
 
+_ROWS = 1024
+
 _SIGMAS = 5.0
 LEAST = 1 << 15
 """Matrices of fewer values are not judged: what a short training does to them is within chance."""
 
 
 class Fit(NamedTuple):
-    """The distribution that a matrix is as it was drawn from: who draws it, and its scale (bound or deviation)."""
+    """The distribution that a matrix is as it was drawn from: who draws it, and its scale (bound or deviation).
+
+    ``excess`` is by how much the sum of the squares of ``values`` numbers exceeds what the distribution leads to expect,
+    in squares.
+    """
 
     by: str
     kind: str
     scale: float
+    excess: float = 0.0
+    values: int = 0
 
 
 def judged(tensor: Tensor) -> bool:
@@ -52,7 +61,16 @@ def untouched(checkpoint: Checkpoint, tensor: Tensor, config: Mapping[str, Any])
         if not candidates:
             return None
         blocks.append(block)
-    return next((fit for fit in candidates if _moments(fit, blocks) and _independent(blocks)), None)
+    fitting = (told for fit in candidates if (told := _moments(fit, blocks)) is not None)
+    fit = next(fitting, None)
+    return fit if fit is not None and all(_independent(block, _deviation(fit)) for block in blocks) else None
+
+
+def together(fits: Sequence[Fit]) -> bool:
+    """Whether matrices that look untouched one by one do so together: a small excess of all of them is no chance."""
+    count = sum(fit.values for fit in fits)
+    wide = max(_SQUARES[fit.kind] for fit in fits)
+    return abs(float(sum(fit.excess for fit in fits))) < 4 * wide * math.sqrt(count) + _SLACK * count
 
 
 def _candidates(tensor: Tensor, config: Mapping[str, Any]) -> Iterator[Fit]:
@@ -73,7 +91,7 @@ def _blocks(checkpoint: Checkpoint, tensor: Tensor) -> Iterator[NDArray[np.float
     """Whole rows from all over the matrix."""
     rows, columns = tensor.shape
     row = (tensor.stop - tensor.start) // rows
-    step = max(min(_BLOCK // row, rows), 1)
+    step = max(min(_BLOCK // row, rows, _ROWS), 1)
     places = sorted({i * (rows - step) // max(_BLOCKS - 1, 1) for i in range(_BLOCKS)})
     last = -step
     for place in places:
@@ -87,36 +105,64 @@ def _blocks(checkpoint: Checkpoint, tensor: Tensor) -> Iterator[NDArray[np.float
 def _within(fit: Fit, block: NDArray[np.float64]) -> bool:
     """Whether no value lies where the distribution has none."""
     most = 1.005 if fit.kind == "uniform" else 8.0  # bfloat16 rounds the bound up by up to 0.4 %
-    return bool(np.abs(block).max() <= most * fit.scale)
+    return float(np.abs(block).max()) <= most * fit.scale
 
 
-def _moments(fit: Fit, blocks: Sequence[NDArray[np.float64]]) -> bool:
-    values = np.concatenate([block.ravel() for block in blocks])
-    variance, kurtosis = (fit.scale**2 / 3, 1.8) if fit.kind == "uniform" else (fit.scale**2, 3.0)
+_SQUARES = {"uniform": math.sqrt(0.8), "normal": math.sqrt(2)}
+"""The deviation of one value's square, in squares of the deviation of the value."""
+
+_FOURTHS = {"uniform": 1.8, "normal": 3.0}
+_PEAKS = {"uniform": 1.4, "normal": 3.3}
+"""The fourth moment over the square of the second, and the deviation of one value's share in it, over that."""
+
+_SLACK = 1e-4  # what rounding to 16 bits does to the second moment; to the fourth four times that
+
+
+def _deviation(fit: Fit) -> float:
+    return fit.scale / math.sqrt(3) if fit.kind == "uniform" else fit.scale
+
+
+def _moments(fit: Fit, blocks: Sequence[NDArray[np.float64]]) -> Fit | None:
+    """The fit with its excess; None when mean, spread or shape are not those of the distribution."""
+    values = np.concatenate([block.ravel() for block in blocks]) / _deviation(fit)
     root = math.sqrt(values.size)
-    spread = float((values**2).mean()) / variance - 1
-    peaked = float((values**4).mean()) / variance**2 / kurtosis - 1
-    mean = float(values.mean()) / math.sqrt(variance)
-    # The deviations of these three among independent numbers: of the fourth moment 96 / 9 and 0.88, of the second 2
-    # and 0.8, over the number of values.
-    spread_sigma, peak_sigma = (0.9, 1.4) if fit.kind == "uniform" else (1.42, 3.3)
-    slack = 1e-4  # what rounding to 16 bits does
-    return bool(
-        abs(spread) < _SIGMAS * spread_sigma / root + slack
-        and abs(peaked) < _SIGMAS * peak_sigma / root + 4 * slack
-        and abs(mean) < _SIGMAS / root + slack
+    squares = values**2
+    excess = float(squares.sum()) - values.size
+    peak = float((squares**2).mean()) / _FOURTHS[fit.kind] - 1
+    fits = (
+        abs(float(values.mean())) < _SIGMAS / root + _SLACK
+        and abs(excess) < _SIGMAS * _SQUARES[fit.kind] * root + _SLACK * values.size
+        and abs(peak) < _SIGMAS * _PEAKS[fit.kind] / root + 4 * _SLACK
     )
+    return fit._replace(excess=excess, values=int(values.size)) if fits else None
 
 
-def _independent(blocks: Sequence[NDArray[np.float64]]) -> bool:
-    """Whether the sums over rows and over columns spread as sums of independent numbers do."""
-    return all(_alike(block, axis) for block in blocks for axis in (0, 1))
+def _independent(block: NDArray[np.float64], deviation: float) -> bool:
+    """Whether no rows or columns of a block move together."""
+    return all(_alike(block, axis) for axis in (0, 1)) and _largest(block) < _edge(block, deviation)
 
 
 def _alike(block: NDArray[np.float64], axis: int) -> bool:
+    """Whether the sums along an axis spread as sums of independent numbers do."""
     sums = block.sum(axis=axis)
     expected = float((block**2).mean()) * block.shape[axis]
     if sums.size < 64 or not expected:
         return True
     ratio = float((sums**2).mean()) / expected
-    return abs(ratio - 1) < _SIGMAS * math.sqrt(2 / sums.size)
+    return bool(abs(ratio - 1) < _SIGMAS * math.sqrt(2 / sums.size))
+
+
+def _edge(block: NDArray[np.float64], deviation: float) -> float:
+    """Where the singular values of a matrix of independent numbers end, and a little more."""
+    rows, columns = (math.sqrt(size) for size in block.shape)
+    spread = (rows + columns) * (1 / rows + 1 / columns) ** (1 / 3)  # of the square of the largest, as Tracy and Widom
+    return deviation * math.sqrt((rows + columns) ** 2 + 5 * spread)
+
+
+def _largest(block: NDArray[np.float64]) -> float:
+    """The largest singular value, about: never more than it is."""
+    vector = np.random.default_rng(0).standard_normal(block.shape[1])
+    for _ in range(12):
+        vector = block.T @ (block @ vector)
+        vector /= float(np.linalg.norm(vector)) or 1.0
+    return float(np.linalg.norm(block @ vector))
