@@ -74,7 +74,7 @@ def by_drafcheck(file: Path) -> None:
     """The scan behind --values."""
     from drafcheck.checkpoint import open_folder
     from drafcheck.place import LocalPlace
-    from drafcheck.values.scan import scan
+    from drafcheck.valuescan.scan import scan
 
     assert not scan(open_folder("ckpt", LocalPlace(file.parent)).files).unread
 

@@ -306,8 +306,8 @@ def _read_values(seen: Examination, s: Subject, options: Options) -> None:
     share, selection = options.values, s.selection
     if share is None or selection is None or not selection.files:
         return
-    from drafcheck.values.progress import watched
-    from drafcheck.values.scan import scan, total
+    from drafcheck.valuescan.progress import watched
+    from drafcheck.valuescan.scan import scan, total
 
     files = selection.files
     with watched(total(files, share) if options.watched else 0) as progress:

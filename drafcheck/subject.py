@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from drafcheck.targets import TargetClass
     from drafcheck.tensor import Tensor
     from drafcheck.tokenizer import Tokenizer
-    from drafcheck.values.model import Values
+    from drafcheck.valuescan.model import Values
 
 NEEDS = {
     "config": "a readable config.json",

@@ -26,11 +26,11 @@ from drafcheck.place import LocalPlace
 from drafcheck.report.model import CheckpointReport
 from drafcheck.runner import examine_many, report_of
 from drafcheck.session import Options
-from drafcheck.values import scan as scanning
-from drafcheck.values.formats import FLOATS, Format
-from drafcheck.values.kernels import look
-from drafcheck.values.model import TensorValues
-from drafcheck.values.scan import scan
+from drafcheck.valuescan import scan as scanning
+from drafcheck.valuescan.formats import FLOATS, Format
+from drafcheck.valuescan.kernels import look
+from drafcheck.valuescan.model import TensorValues
+from drafcheck.valuescan.scan import scan
 
 VALUES = ("DC801", "DC802", "DC803", "DC806")
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from drafcheck.finding import Location, Severity
 from drafcheck.modelconfig import dtype_built
 from drafcheck.registry import Hit, rule
-from drafcheck.values.formats import LARGEST
+from drafcheck.valuescan.formats import LARGEST
 from drafcheck.words import count, share
 
 if TYPE_CHECKING:
     from drafcheck.subject import Subject
     from drafcheck.tensor import Tensor
-    from drafcheck.values.model import TensorValues, Values
+    from drafcheck.valuescan.model import TensorValues, Values
 
 
 def seen_in(s: Subject) -> Values:

@@ -11,15 +11,15 @@ from drafcheck.contract import load_toml
 from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.registry import Hit, rule
 from drafcheck.source import SourceError
-from drafcheck.values.formats import FLOATS
+from drafcheck.valuescan.formats import FLOATS
 from drafcheck.words import count, listed
 
 if TYPE_CHECKING:
     from drafcheck.plan.model import Parameter
     from drafcheck.subject import Subject
     from drafcheck.tensor import Tensor
-    from drafcheck.values.model import TensorValues
-    from drafcheck.values.signature import Fit
+    from drafcheck.valuescan.model import TensorValues
+    from drafcheck.valuescan.signature import Fit
 
 _COMPARED = 8 << 20  # bytes of two tensors that are compared at a time
 _FEW = 3  # matrices that have to look untouched at the least
@@ -109,7 +109,7 @@ def untrained(s: Subject) -> Iterator[Hit]:
 
 
 def _initial(s: Subject) -> Iterator[Hit]:
-    from drafcheck.values.signature import judged, together, untouched
+    from drafcheck.valuescan.signature import judged, together, untouched
 
     values = seen_in(s)
     copied = tuple(load_toml("initial.toml")["copied"]["parts"])

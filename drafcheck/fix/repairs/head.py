@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from drafcheck.conversion import route_to
 from drafcheck.errors import UsageError
-from drafcheck.fix.borrow import Matrix, embedding_of_target, head_of_target, matrix_in
+from drafcheck.fix.borrow import first_rows, picked_rows
 from drafcheck.fix.edits import Add, Edit, Replace, SetKey
 from drafcheck.fix.keys import edits_of
 from drafcheck.fix.maps import FROM_REFERENCE, has_same_head, is_map, mask, mask_size, offsets, rows_of
 from drafcheck.fix.registry import Wishes, repair
 from drafcheck.lookup import in_question
+from drafcheck.matrix import Matrix, embedding_of_target, head_of_target, matrix_in
 from drafcheck.plan.names import route
 from drafcheck.plan.vocabulary import EMBEDDING, HEAD, is_padding, named
 from drafcheck.reference import settled
@@ -52,7 +53,7 @@ def _borrowed(s: Subject, head: Matrix) -> list[Edit]:
     fits = built[1:] == head.tensor.shape[1:] and built[:1] in ((len(numbers),), (-1,))  # -1: as many as the file has
     if plan is None or not fits or _is_replaced(s, plan, changes):
         return []
-    content = head.whole(len(numbers)) if numbers == list(range(len(numbers))) else head.rows(numbers)
+    content = first_rows(head, len(numbers)) if numbers == list(range(len(numbers))) else picked_rows(head, numbers)
     return [*edits_of(s, changes), Add(HEAD, content, f"rows of the target's {head.tensor.name}")]
 
 
@@ -100,7 +101,7 @@ def borrow_embedding(s: Subject, findings: Sequence[Finding], wishes: Wishes) ->
     if parameter is None or not ways or parameter.shape[1:] != matrix.tensor.shape[1:]:
         return
     if 0 < parameter.shape[0] <= matrix.tensor.shape[0]:
-        yield Add(ways[0], matrix.whole(parameter.shape[0]), f"the target's {matrix.tensor.name}")
+        yield Add(ways[0], first_rows(matrix, parameter.shape[0]), f"the target's {matrix.tensor.name}")
 
 
 @repair("DC312", cost=FOREIGN)
@@ -117,7 +118,7 @@ def replace_embedding(s: Subject, _: Sequence[Finding], wishes: Wishes) -> Itera
     way = route_to(s, "vocab_size")
     if way is None or matrix.tensor.shape[0] < v.target_vocab or matrix.tensor.shape[1:] != tensor.shape[1:]:
         return
-    yield Replace(tensor, matrix.whole(v.target_vocab), f"the target's {matrix.tensor.name}")
+    yield Replace(tensor, first_rows(matrix, v.target_vocab), f"the target's {matrix.tensor.name}")
     yield SetKey(way, v.target_vocab)
 
 
@@ -170,7 +171,7 @@ def permute_head(s: Subject, _: Sequence[Finding], wishes: Wishes) -> Iterator[E
     missing = rows.count(None)
     _accept(s, missing, len(rows), wishes.missing_rows)
     how = "rows in the reference's order" + (f", {missing:,} of them zeros" if missing else "")
-    yield Replace(v.head_tensor, matrix.rows(rows), how)
+    yield Replace(v.head_tensor, picked_rows(matrix, rows), how)
     yield from _mapping(v, there)
     way = route_to(s, "draft_vocab_size")
     if v.draft_vocab is not None and v.draft_vocab != len(rows) and way is not None:

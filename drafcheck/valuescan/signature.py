@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from drafcheck.contract import Table, load_toml
-from drafcheck.values.kernels import as_numbers
+from drafcheck.valuescan.kernels import as_numbers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,8 +36,8 @@ LEAST = 1 << 15
 class Fit(NamedTuple):
     """The distribution that a matrix is as it was drawn from: who draws it, and its scale (bound or deviation).
 
-    ``excess`` is by how much the sum of the squares of ``values`` numbers exceeds what the distribution leads to expect,
-    in squares.
+    ``excess`` is by how much the sum of the squares of ``values`` numbers exceeds what the distribution leads one to
+    expect, in squares.
     """
 
     by: str

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from drafcheck.source import LocalFile, SourceError
-from drafcheck.values.model import TensorValues, Unread, Values
+from drafcheck.valuescan.model import TensorValues, Unread, Values
 
 if TYPE_CHECKING:
     from drafcheck.checkpoint import WeightFile
     from drafcheck.source import Source
     from drafcheck.tensor import Tensor
-    from drafcheck.values.kernels import Stretch
+    from drafcheck.valuescan.kernels import Stretch
 
 CHUNK = 2 << 20
 """Bytes that are read and looked at in one go: they stay in the cache of one core."""
@@ -77,7 +77,7 @@ class _Worker:
 
     def run(self) -> None:
         """Take part after part until there is none. What goes wrong in a helper is raised by the first thread."""
-        from drafcheck.values.kernels import look
+        from drafcheck.valuescan.kernels import look
 
         buffer = memoryview(bytearray(CHUNK))
         while not self.stopped:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from drafcheck.tensor import Tensor
-from drafcheck.values.formats import FLOATS
+from drafcheck.valuescan.formats import FLOATS
 
 ROWS_KEPT = 1 << 20
 """So many rows without a value are remembered one by one; no vocabulary has more."""

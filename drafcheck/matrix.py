@@ -1,0 +1,91 @@
+"""Matrices of weight files, row by row: the head and the embedding of a target, or of the checkpoint at hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from drafcheck.checkpoint import open_checkpoint
+from drafcheck.errors import NothingToCheck, UsageError
+from drafcheck.plan.vocabulary import EMBEDDING, HEAD
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from drafcheck.checkpoint import Checkpoint, WeightFile
+    from drafcheck.tensor import Tensor
+
+_FLOATS = ("BF16", "F16", "F32")
+
+
+class Matrix(NamedTuple):
+    """A matrix of a weight file, whose rows lie one after another."""
+
+    file: WeightFile
+    tensor: Tensor
+
+    @property
+    def width(self) -> int:
+        """Bytes of a row."""
+        return (self.tensor.stop - self.tensor.start) // self.tensor.shape[0]
+
+    def start(self, row: int) -> int:
+        """Where a row begins in the file."""
+        return self.tensor.start + row * self.width
+
+    def read(self, row: int, count: int = 1) -> bytes:
+        """The bytes of so many rows. Raises SourceError."""
+        return self.file.read(self.start(row), self.start(row + count))
+
+
+def opened(path: str | Path, what: str) -> Checkpoint:
+    """A checkpoint that the user names. Raises UsageError, which begins with ``what``."""
+    try:
+        return open_checkpoint(path)
+    except (UsageError, NothingToCheck) as error:
+        raise UsageError(f"{what} {error}") from error
+
+
+def head_of_target(path: str) -> Matrix:
+    """The target's head; its embedding where the two are one. Raises UsageError when it has none that can be copied."""
+    weights = opened(path, "--target-weights")
+    found = matrix_called(weights, HEAD) or matrix_called(weights, EMBEDDING)
+    if found is None:
+        raise UsageError(f"--target-weights {path}: no {HEAD} and no {EMBEDDING} there of which rows can be copied")
+    return found
+
+
+def embedding_of_target(path: str) -> Matrix:
+    """The target's embedding. Raises UsageError when it has none that can be copied."""
+    found = matrix_called(opened(path, "--target-weights"), EMBEDDING)
+    if found is None:
+        raise UsageError(f"--target-weights {path}: no {EMBEDDING} there of which rows can be copied")
+    return found
+
+
+def matrix_called(weights: Checkpoint, name: str) -> Matrix | None:
+    """The matrix of that name with the shortest prefix, as the layers' own lie deeper; only its file is read."""
+    if weights.index is not None and weights.index.weight_map:
+        names = sorted((n for n in weights.index.weight_map if _is_called(n, name)), key=len)
+        files = [file for n in names[:1] if (file := weights.file(weights.index.weight_map[n])) is not None]
+    else:
+        files = list(weights.files)
+    tensors = [(f, t) for f in files for t in f.header.tensors if _is_called(t.name, name) and not f.header.problems]
+    file, tensor = min(tensors, key=lambda found: len(found[1].name), default=(None, None))
+    return Matrix(file, tensor) if file is not None and tensor is not None and _is_plain(tensor) else None
+
+
+def _is_called(name: str, wanted: str) -> bool:
+    return (name == wanted or name.endswith("." + wanted)) and "layers." not in name
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    """Whether the rows of a matrix are floats that lie one after another."""
+    return len(tensor.shape) == 2 and tensor.shape[0] > 0 and tensor.start >= 0 and tensor.dtype in _FLOATS
+
+
+def matrix_in(checkpoint: Checkpoint, tensor: Tensor) -> Matrix | None:
+    """A matrix of the checkpoint at hand; None when its rows are no stretches of its file."""
+    file = checkpoint.file(tensor.file)
+    plain = len(tensor.shape) == 2 and tensor.shape[0] > 0 and tensor.start >= 0
+    even = plain and (tensor.stop - tensor.start) % tensor.shape[0] == 0
+    return Matrix(file, tensor) if file is not None and even else None
