@@ -34,6 +34,7 @@ class Given(TypedDict):
     runner: str | None
     values: bool
     sample: float | None
+    target_weights: str | None
 
 
 class RulesGiven(TypedDict):
@@ -78,6 +79,12 @@ def input_options(command: Command) -> Command:
         click.option("--values", is_flag=True, help="Read every tensor, not only the headers: see DC801 to DC806."),
         click.option(
             "--sample", metavar="N%", type=Share(), help="Of each tensor read N per cent, spread evenly: with --values."
+        ),
+        click.option(
+            "--target-weights",
+            metavar="PATH",
+            type=click.Path(),
+            help="The target's weights, to compare with (DC804, DC805) and for fix --unsafe.",
         ),
         click.option("--runner", metavar="NAME", help="The model runner of the launch: v1 or v2 (vLLM)."),
         click.option("--reference", metavar="PATH", type=click.Path(), help="A checkpoint or mapping to compare with."),
@@ -135,6 +142,7 @@ def options_of(given: Given, select: Iterable[list[str]] = (), ignore: Iterable[
         search=not given["no_config"],
         contracts=given["contracts"],
         runner=given["runner"],
+        target_weights=given["target_weights"],
         values=(given["sample"] or 1.0) if given["values"] else None,
     )
 

@@ -57,6 +57,11 @@ def read_inputs(seen: Examination, s: Subject, options: Options) -> None:
 
         given = options.reference
         s.reference = seen.attempt("reading the reference", lambda: open_reference(given))
+    if options.target_weights is not None:
+        from drafcheck.matrix import opened as weights_at
+
+        weights = options.target_weights
+        s.target_weights = seen.attempt("opening the target's weights", lambda: weights_at(weights, "--target-weights"))
     if s.target is not None:
         target = s.target
         s.target_class = seen.attempt("looking up the target class", lambda: target_class(s.engine, target))

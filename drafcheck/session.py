@@ -46,6 +46,7 @@ class Options:
     tp: int | None = None  # the tensor parallelism of the launch
     runner: str | None = None  # the engine's model runner, where it has several
     values: float | None = None  # the share of the tensors' bytes that is read, 1 for all of them; None: only headers
+    target_weights: str | Path | None = None  # the target's folder or address, for its head and embedding
     watched: bool = False  # somebody is looking at standard error: show how far a long reading has come
 
 

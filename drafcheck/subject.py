@@ -37,6 +37,7 @@ NEEDS = {
     "comparison": "a vocabulary mapping to compare",
     "tp": "--tp",
     "values": "--values",
+    "target_weights": "--target-weights",
     "rope": "rope facts for this draft class and release",
 }
 """What a rule can need of a Subject, each with the words that say it is missing."""
@@ -70,6 +71,7 @@ class Subject:
     reference: Reference | None = None
     comparison: Comparison | None = None  # of the mapping with that of the reference
     values: Values | None = None  # what the tensors hold, with --values
+    target_weights: Checkpoint | None = None  # the target's own weights, with --target-weights
     heads: tuple[Head | None] | None = None  # the kind of head, told once
     told: Told | None = None  # who wrote the checkpoint, told once
     lost: list[tuple[Tensor, Wanted | None]] | None = None  # worked out once, by the first rule that asks

@@ -158,7 +158,7 @@ def run_raising(*args: str | Path) -> None:
 def test_what_can_not_go_together_is_refused(broken: Path, tmp_path: Path) -> None:
     for args, said in (
         (["--in-place", "--output", "x"], "do not go together"),
-        (["--target-weights", "x"], "--unsafe"),
+        (["--target-weights", "x"], "--target-weights x"),
         (["--engine", "all"], "one engine"),
     ):
         with pytest.raises(UsageError, match=said):

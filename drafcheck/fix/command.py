@@ -34,7 +34,6 @@ class FixGiven(Given):
     in_place: bool
     diff: bool
     unsafe: bool
-    target_weights: str | None
     max_missing_rows: int
     quiet: bool
 
@@ -48,7 +47,6 @@ class FixGiven(Given):
 @click.option("--in-place", is_flag=True, help="Replace the files; the old config stays as config.json.orig.")
 @click.option("--diff", is_flag=True, help="Show what would change and write nothing; exit code 1 if anything would.")
 @click.option("--unsafe", is_flag=True, help="Also repairs that cost something: each one says what.")
-@click.option("--target-weights", metavar="PATH", type=click.Path(), help="The target's weights, for --unsafe.")
 @click.option(
     "--max-missing-rows",
     metavar="N",
@@ -92,8 +90,6 @@ def _refuse_contradictions(given: FixGiven) -> None:
     """Raises UsageError for options that do not go together."""
     if given["in_place"] and given["output"] is not None:
         raise UsageError("--in-place and --output do not go together")
-    if given["target_weights"] is not None and not given["unsafe"]:
-        raise UsageError("--target-weights is for repairs that need --unsafe")
 
 
 def _folder(path: str, *, in_place: bool) -> Place:

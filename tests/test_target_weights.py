@@ -1,0 +1,150 @@
+"""``--target-weights``: the draft's head and embedding beside the target's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from drafts import Draft
+from variants import TRAINED, build
+from weights import Weight, integers, mask, offsets, read_safetensors, spread, write_safetensors
+
+from drafcheck.finding import Finding, Severity
+from drafcheck.runner import examine_many
+from drafcheck.session import Options
+
+HEAD = TRAINED / "target-head"
+
+
+def spoken(folder: Path, weights: Path, **options: Any) -> list[Finding]:
+    made = Options(engine="sglang==0.5.15", target_weights=str(weights))
+    for name, value in options.items():
+        setattr(made, name, value)
+    [seen] = examine_many([folder], made)
+    assert not [code for code, _ in seen.skipped if code in ("DC804", "DC805")]
+    return [f for f in seen.findings if f.rule in ("DC804", "DC805")]
+
+
+@pytest.mark.parametrize(
+    ("variant", "said"),
+    [
+        ("01_healthy", None),
+        ("40_half_trained", None),
+        ("00_random_weights", None),  # a head that nobody trained says nothing: DC803's
+        ("07a_lm_head_permuted", "3% of 256 sampled rows"),
+        ("07b_d2t_other_corpus", "2% of 256 sampled rows"),
+        ("06_d2t_absolute", "read as absolute token ids it is 100%"),
+        ("38_d2t_zero", "1% of 256 sampled rows"),
+    ],
+)
+def test_the_trained_head_tells_which_mapping_is_its_own(tmp_path: Path, variant: str, said: str | None) -> None:
+    found = spoken(build(variant).write(tmp_path / "ckpt"), HEAD)
+    assert [f.rule for f in found] == ([] if said is None else ["DC805"])
+    assert all(f.severity is Severity.ERROR and str(said) in f.message for f in found)
+
+
+def test_without_the_option_the_rules_are_skipped() -> None:
+    [seen] = examine_many([TRAINED / "draft"], Options(engine="sglang==0.5.15"))
+    assert {(code, why) for code, why in seen.skipped if code in ("DC804", "DC805")} == {
+        ("DC804", "needs --target-weights"),
+        ("DC805", "needs --target-weights"),
+    }
+
+
+WIDTH, VOCAB, DRAFT_VOCAB = 448, 10240, 2000  # a sixteenth of Kimi-K2's
+KEPT = spread(DRAFT_VOCAB, VOCAB)
+
+
+def half(values: np.ndarray[Any, np.dtype[np.float32]]) -> Weight:
+    """Numbers as bfloat16."""
+    bits = (values.astype(np.float32).view(np.uint32) + 0x8000 >> 16).astype("<u2")
+    return Weight("BF16", values.shape, bits.tobytes())
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A target's head in which tokens are alike in many ways, and a draft's in another space, after the same tokens."""
+    random = np.random.default_rng(11)
+    meaning = random.standard_normal((VOCAB, 64), np.float32)
+    noise = 0.6 * random.standard_normal((VOCAB, WIDTH), np.float32)
+    target = meaning @ random.standard_normal((64, WIDTH), np.float32) / 8 + noise
+    ours = meaning[KEPT] @ random.standard_normal((64, WIDTH), np.float32) / 8
+    ours += 0.6 * random.standard_normal((DRAFT_VOCAB, WIDTH), np.float32)
+    folder = tmp_path_factory.mktemp("pair")
+    (folder / "target").mkdir()
+    write_safetensors(folder / "target" / "model.safetensors", {"lm_head.weight": half(target)})
+    write_safetensors(folder / "head.safetensors", {"lm_head.weight": half(ours)})
+    return folder
+
+
+def synthetic(pair: Path, folder: Path, tokens: list[int] | None = None, raw: list[int] | None = None) -> Path:
+    """The draft with this mapping, or with these values as d2t."""
+    draft = Draft()
+    draft.set(hidden_size=WIDTH, vocab_size=VOCAB, draft_vocab_size=DRAFT_VOCAB, num_attention_heads=7, head_dim=64)
+    draft.set(num_key_value_heads=7)
+    draft.target = {**(draft.target or {}), "hidden_size": WIDTH, "vocab_size": VOCAB}
+    sizes = {32: WIDTH, 64: 2 * WIDTH, 96: 3 * WIDTH, 16: WIDTH}
+    for name, weight in draft.weights.items():
+        if weight.dtype == "BF16":
+            draft.shape(name, *(sizes.get(size, size) for size in weight.shape))
+    draft.weights["lm_head.weight"] = read_safetensors(pair / "head.safetensors")["lm_head.weight"]
+    draft.weights["d2t"] = integers(raw) if raw is not None else offsets(tokens or KEPT)
+    draft.weights["t2d"] = mask(VOCAB, tokens or KEPT)
+    draft.write(folder)
+    return folder
+
+
+def test_a_right_mapping_is_quiet(pair: Path, tmp_path: Path) -> None:
+    assert not spoken(synthetic(pair, tmp_path), pair / "target")
+
+
+def test_a_scrambled_one_is_told(pair: Path, tmp_path: Path) -> None:
+    tokens = [KEPT[i] for i in np.random.default_rng(3).permutation(DRAFT_VOCAB)]
+    [finding] = spoken(synthetic(pair, tmp_path, tokens), pair / "target")
+    assert "0% of 256 sampled rows" in finding.message and "read as" not in finding.message
+
+
+def test_one_that_is_one_off_is_told(pair: Path, tmp_path: Path) -> None:
+    tokens = [(token + 1) % VOCAB for token in KEPT]
+    [finding] = spoken(synthetic(pair, tmp_path, tokens), pair / "target")
+    assert "read as one token less it is 100%" in finding.message
+
+
+def test_absolute_ids_are_told(pair: Path, tmp_path: Path) -> None:
+    [finding] = spoken(synthetic(pair, tmp_path, raw=list(KEPT)), pair / "target")
+    assert "read as absolute token ids it is 100%" in finding.message
+
+
+def test_the_reference_is_one_of_the_readings(pair: Path, tmp_path: Path) -> None:
+    other = sorted({(3 * token + 1) % VOCAB for token in KEPT})
+    other = (other * 2)[:DRAFT_VOCAB] if len(other) < DRAFT_VOCAB else other[:DRAFT_VOCAB]
+    write_safetensors(tmp_path / "reference.safetensors", {"d2t": offsets(KEPT)})
+    folder = synthetic(pair, tmp_path / "ckpt", other)
+    [finding] = spoken(folder, pair / "target", reference=str(tmp_path / "reference.safetensors"))
+    assert "read as the reference's mapping it is 100%" in finding.message
+
+
+def with_embedding(tmp_path: Path, change: float, dtype: str = "BF16") -> list[Finding]:
+    """A vLLM draft with an embedding of its own beside a target's that differs by ``change``."""
+    random = np.random.default_rng(5)
+    table = random.standard_normal((256, 32)).astype(np.float32)
+    draft = Draft(engine="vllm==0.33.0")
+    draft.weights["embed_tokens.weight"] = half(table)
+    draft.set(architectures=["LlamaForCausalLMEagle3"])
+    draft.write(tmp_path / "ckpt")
+    other = table + change * random.standard_normal(table.shape).astype(np.float32)
+    (tmp_path / "target").mkdir()
+    weight = half(other) if dtype == "BF16" else Weight("F32", other.shape, other.tobytes())
+    write_safetensors(tmp_path / "target" / "model.safetensors", {"model.embed_tokens.weight": weight})
+    return spoken(tmp_path / "ckpt", tmp_path / "target", engine="vllm==0.33.0")
+
+
+@pytest.mark.parametrize(
+    ("change", "dtype", "count"), [(0, "BF16", 0), (0, "F32", 0), (0.5, "BF16", 1), (0.5, "F32", 1)]
+)
+def test_an_embedding_of_another_target_is_told(tmp_path: Path, change: float, dtype: str, count: int) -> None:
+    found = with_embedding(tmp_path, change, dtype)
+    assert [f.rule for f in found] == ["DC804"] * count
+    assert all("256 of 256 sampled rows differ" in f.message and "median cosine 0." in f.message for f in found)
