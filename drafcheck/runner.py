@@ -101,6 +101,8 @@ def lint(
     launch: str | Path | None = None,
     reference: str | Path | None = None,
     tokenizer: str | Path | None = None,
+    values: bool = False,
+    target_weights: str | Path | None = None,
     select: Collection[str] = (),
     ignore: Collection[str] = (),
     config: str | Path | None = None,
@@ -113,7 +115,9 @@ def lint(
     ``gs://``); ``target`` the target's folder or config.json (else the one that the draft's config names or
     ``target_config.json`` beside it), ``tokenizer`` what shows its tokens as text (else that in its folder). ``launch``
     is a script, a container file or a manifest that starts the engine: it says what the arguments leave open, and
-    nothing in it is run. ``config`` is a settings file; none is looked for without it. Whatever is wrong inside the
+    nothing in it is run. With ``values`` every tensor is read, not only its header; ``target_weights`` is where the
+    target's own weights lie, of which a few rows are compared. ``config`` is a settings file; none is looked for
+    without it. Whatever is wrong inside the
     checkpoint is in the report. Raises UsageError for a path that does not exist or may not be opened, an address that
     cannot be reached, and for words that mean nothing (engine, rules, settings).
     """
@@ -123,6 +127,7 @@ def lint(
     engine = engine if engine is None or isinstance(engine, str) else ",".join(engine)
     options = Options(target, engine, algorithm, dtype, reference, select, ignore, config=config)
     options.tokenizer, options.launch, options.tp = tokenizer, launch, tp
+    options.values, options.target_weights = 1.0 if values else None, target_weights
     return lint_many((path,), options)
 
 

@@ -26,9 +26,11 @@ SAFE = Wishes()
 def options_of(case: str) -> Options:
     """The options in the args.txt of a fixture; paths as they are from here."""
     words = shlex.split((FIXTURES / case / "args.txt").read_text().replace("{case}", str(FIXTURES / case)))
+    values = 1.0 if "--values" in words else None
+    words = [word for word in words if word != "--values"]
     named = {words[i].removeprefix("--"): words[i + 1] for i in range(0, len(words), 2)}
     given = {key.replace("-", "_"): int(value) if key == "tp" else value for key, value in named.items()}
-    return Options(**given)  # type: ignore[arg-type]
+    return Options(**given, values=values)  # type: ignore[arg-type]
 
 
 def setup_for(path: Path | str, options: Options) -> Setup:

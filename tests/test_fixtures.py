@@ -85,6 +85,12 @@ TWINS = {
     "DC706": "launched-with-defaults",
     "DC707": "launched-vllm",
     "DC708": "launched",
+    "DC801": "values",
+    "DC802": "values",
+    "DC803": "values",
+    "DC804": "embedding-of-the-target",
+    "DC805": "rows-of-their-tokens",
+    "DC806": "large-in-bfloat16",
     "DC901": "suppressed-for-another-checkpoint",
     "DC902": "suppressed",
 }

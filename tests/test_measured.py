@@ -32,7 +32,9 @@ class Measured(NamedTuple):
     why: str = ""
 
 
-VALUES = "only the values of the weights are at fault: needs a scan of the values, a later rule"
+VALUES = (
+    "only the values of the weights are at fault: --values and --target-weights tell some, see tests/test_values.py"
+)
 CONFIG_ONLY = "a number of the config that no tensor contradicts"
 
 MEASURED: dict[str, Measured] = {

@@ -28,6 +28,7 @@ FAMILIES = (
     "cases_classes",
     "cases_launch",
     "cases_fix",
+    "cases_values",
     "cases_ranks",
     "cases_quantised",
 )
