@@ -344,7 +344,7 @@ class Split(Entry):
     """What tensor parallelism has to divide: a quantity, or the sharded side of the parameters that are loaded so.
 
     ``replicated``: or it divides the number of ranks; ``padded``: rounded up to a multiple of this first; ``fewest``:
-    it need not be divided, and is at least the number of ranks.
+    it need not be divided, and is at least the number of ranks. ``read``: it was read and not run.
     """
 
     quantity: Word = ""
@@ -352,6 +352,7 @@ class Split(Entry):
     replicated: bool = False
     padded: int = 1
     fewest: bool = False
+    read: bool = False
     error: Word
     when: Word = ""
     unless: Word = ""

@@ -113,6 +113,9 @@ def test_the_help_names_numbers_that_work(tmp_path: Path) -> None:
 
 
 def test_what_was_only_read_is_not_certain() -> None:
+    _, other = checked(GOOD / "vllm-healthy-0.33.0", 8, "vllm==0.33.0")
+    assert other is not None
+    assert other.confidence is Confidence.LIKELY
     report, found = checked(GOOD / "trtllm-healthy-1.2", 8, "tensorrt-llm==1.4.0rc0")
     assert found is not None
     assert found.confidence is Confidence.LIKELY

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from drafcheck.contract import load_toml
 from drafcheck.draftmode import one_of
-from drafcheck.finding import Location, Severity
+from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.lookup import MISSING, raw
 from drafcheck.plan.split import Side, padded, sides, splits
 from drafcheck.registry import Hit, rule
@@ -48,6 +48,7 @@ def tensor_parallel_split(s: Subject) -> Iterator[Hit]:
             + "; ".join(_reason(s, side, ranks) for side in uneven),
             tuple(s.config.at(key) for side in uneven for key in _keys(s, side)) or (Location(file="config.json"),),
             help=f"the draft can be shared by {_numbers(able)}; the target has to agree",
+            confidence=Confidence.LIKELY if uneven[0].entry.get("read") else Confidence.CERTAIN,
             stops=True,
         )
 
