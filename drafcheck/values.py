@@ -31,7 +31,8 @@ def value_meant(s: Subject) -> Changes | None:
     if route is None:
         return None
     value = raw(s.config, refused.key)
-    for meant in (*_as_another_type(value), *_elsewhere(s, refused.key, value), *_decided(s, refused.key, value)):
+    fitting = (one for one in _elsewhere(s, refused.key, value) if _fits(s, refused.key, one))
+    for meant in (*_as_another_type(value), *fitting, *_decided(s, refused.key, value)):
         if _is_taken(s, refused, {route: meant}):
             return {route: meant}
     return None
@@ -94,14 +95,12 @@ def _by_shapes(s: Subject, key: str) -> Iterator[int]:
         yield working[0]
 
 
-def _fits(s: Subject, key: str, size: int) -> bool:
-    trial = tried_at(s, key, size)
-    return (
-        trial is not None
-        and trial.load is not None
-        and trial.contract is not None
-        and not misfits(trial.load, trial.contract)
-    )
+def _fits(s: Subject, key: str, value: object) -> bool:
+    """Whether the class is built with another value, and every tensor fits."""
+    trial = tried_at(s, key, value)
+    if trial is None or trial.load is None or trial.contract is None or not trial.load.parameters:
+        return False
+    return not misfits(trial.load, trial.contract)
 
 
 def _is_taken(s: Subject, refused: Refusal, changes: Changes) -> bool:

@@ -409,3 +409,13 @@ def test_the_trained_drafter_is_configured_as_before(name: str, tmp_path: Path) 
 def test_what_only_the_training_knows_is_left(name: str, tmp_path: Path) -> None:
     pair = build(name)
     assert not mended(pair.write(tmp_path / "broken"), Options(engine="sglang==0.5.15.post1")).rounds
+
+
+def test_a_size_of_another_model_in_the_config_is_not_taken(tmp_path: Path) -> None:
+    """A table of the target's sizes is no second place for the draft's."""
+    draft = Draft()
+    draft.set(intermediate_size="wide", text_config={"intermediate_size": 96})
+    assert mend_one(tmp_path / "text", draft) == {"intermediate_size": 48}
+    draft = Draft()
+    draft.set(intermediate_size=None, text_config={"intermediate_size": 96})
+    assert mend_one(tmp_path / "null", draft) == {"intermediate_size": 48}
