@@ -214,7 +214,11 @@ def longcat_config() -> Json:
     config = deepseek_config() | {"architectures": ["LongcatFlashForCausalLM"], "model_type": "longcat_flash"}
     config["rope_scaling"] = {**config["rope_scaling"], "rope_theta": 1e4}
     more = {"num_layers": LAYERS, "ffn_hidden_size": DENSE, "expert_ffn_hidden_size": INNER, "moe_topk": 2}
-    return config | more | {"zero_expert_num": 2, "zero_expert_type": "identity", "mla_scale_q_lora": False}
+    return (
+        config
+        | more
+        | {"zero_expert_num": 2, "zero_expert_type": "identity", "mla_scale_q_lora": False, "mla_scale_kv_lora": False}
+    )
 
 
 def longcat_weights() -> Weights:
