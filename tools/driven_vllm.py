@@ -28,6 +28,8 @@ class DrivenVllm:
         command = [sys.executable, str(DRIVER), str(oracle.scripts / "vllm"), release]
         # An engine is thousands of modules: compiled at every start, they cost as much as a hundred questions.
         kept = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(oracle.home / "bytecode")}
+        self.scratch = tempfile.TemporaryDirectory()  # the scripts leave a folder and a socket for every question
+        kept["TMPDIR"] = self.scratch.name
         environment = {**os.environ, "ORACLE_HOME": str(oracle.home), "OMP_NUM_THREADS": "1", **kept}
         self.said: IO[str] = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed with the process
         self.process = subprocess.Popen(
@@ -67,6 +69,7 @@ class DrivenVllm:
         self.process.stdin.close()
         self.process.wait()
         self.said.close()
+        self.scratch.cleanup()
 
 
 def is_taken(row: Row) -> bool:
