@@ -218,6 +218,7 @@ class Unknown(Entry):
 
     error: Word = ""
     under: str = ""
+    inside: Word = ""
     having: Words = []
     nested: Word = ""
     ignored: Word = ""

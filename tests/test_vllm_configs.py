@@ -206,3 +206,47 @@ def test_what_a_fused_tensor_has_rows_for_is_written_before_the_refusal(tmp_path
     assert "exceeds dimension size (100)" in plan.refused.error
     (partial,) = plan.partial
     assert partial.missing == ("v",)
+
+
+@pytest.mark.parametrize(
+    ("keys", "bias"),
+    [
+        ({"bias": True}, True),  # beside "attention_bias": false
+        ({"attention_bias": True}, True),
+        ({"qkv_bias": True}, True),
+        ({"qkv_bias": False, "bias": True}, False),
+        ({}, False),
+    ],
+)
+@pytest.mark.parametrize("release", ["0.9.2", "0.33.0"])
+def test_which_keys_give_the_queries_of_eagle1_a_bias(
+    tmp_path: Path, release: str, keys: dict[str, Any], bias: bool
+) -> None:
+    draft = BASES["eagle1-plain"]()
+    draft.set(**keys)
+    plan = plan_of(tmp_path, "eagle1-plain", release, draft)
+    assert ("model.layers.0.self_attn.qkv_proj.bias" in plan.parameters) == bias
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("midlayer.self_attn.q_proj.w", "AttributeError: 'QKVParallelLinear' object has no attribute 'data'"),
+        ("midlayer.self_attn.q_proj", "AttributeError: 'QKVParallelLinear' object has no attribute 'data'"),
+        ("midlayer.mlp.up_proj.w", "AttributeError: 'MergedColumnParallelLinear' object has no attribute 'data'"),
+        ("midlayer.self_attn.q_proj.x.weight", "AttributeError: QKVParallelLinear has no attribute `x`"),
+        ("midlayer.self_attn.q_proj.bias", None),
+        (
+            "midlayer.self_attn.o_proj.w",
+            "ValueError: There is no module or parameter named 'layers.0.self_attn.o_proj.w'",
+        ),
+        ("layers.7.self_attn.q_proj.w", "ValueError: There is no module or parameter named 'layers.7'"),
+        ("midlayer.self_attn.q_proj_w", "ValueError: There is no module or parameter named"),
+    ],
+)
+def test_a_fused_layer_has_words_of_its_own_since_0_33(tmp_path: Path, name: str, says: str | None) -> None:
+    draft = BASES["eagle3-plain"]()
+    draft.weights[name] = zeros("BF16", 1)
+    refused = plan_of(tmp_path, "eagle3-plain", "0.33.0", draft).refused
+    assert (refused is None) == (says is None)
+    assert (refused.error if refused is not None else "").startswith(says or "")

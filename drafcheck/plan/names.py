@@ -104,9 +104,12 @@ def _mapped(contract: Contract, name: str, parameters: Collection[str]) -> Route
 
 def _nowhere(contract: Contract, name: str, parameters: Collection[str]) -> Route:
     """What becomes of a name without a parameter: dropped, or refused by the first loader that it comes to."""
-    entry = next((e for e in contract.unknown if _speaks_of(e, name)), None)
+    entries = sorted(contract.unknown, key=lambda entry: "inside" not in entry)
+    entry = next((e for e in entries if _speaks_of(e, name, parameters)), None)
     if entry is None or entry.get("dropped"):
         return Route("unknown", looked_for=name)
+    if "inside" in entry:
+        return _within_a_layer(entry, name)
     under = entry.get("under", "")
     place, nested = _how_far(entry, name, under, parameters)
     below = place[len(under) :]  # as the loader of these modules sees it
@@ -118,9 +121,27 @@ def _nowhere(contract: Contract, name: str, parameters: Collection[str]) -> Rout
     return Route("refused", looked_for=name, error=error)
 
 
-def _speaks_of(entry: Table, name: str) -> bool:
+def _speaks_of(entry: Table, name: str, parameters: Collection[str]) -> bool:
+    if "inside" in entry:
+        built = parameters.modules if isinstance(parameters, Parameters) else frozenset()
+        return _layer(entry, name) in built
     having = entry.get("having")
     return name.startswith(entry.get("under", "")) and (having is None or any(part in name for part in having))
+
+
+def _layer(entry: Table, name: str) -> str:
+    """The beginning of ``name`` that ends with the module of this entry; empty when it leads into none such."""
+    before, module, _ = f"{name}.".partition(f"{entry['inside']}.")
+    return (before + module).rstrip(".") if module else ""
+
+
+def _within_a_layer(entry: Table, name: str) -> Route:
+    """What a layer that loads its own tensors says to a name that it has nothing for."""
+    below = name[len(_layer(entry, name)) + 1 :]
+    if below == entry.get("ignored", "").removeprefix(".") and below:
+        return Route("unknown", looked_for=name)
+    error = str(entry["nested"] if "." in below else entry["error"]).replace("{place}", below.partition(".")[0])
+    return Route("refused", looked_for=name, error=error)
 
 
 def _how_far(entry: Table, name: str, under: str, parameters: Collection[str]) -> tuple[str, bool]:
