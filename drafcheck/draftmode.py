@@ -60,6 +60,11 @@ def one_of(word: str, words: list[str]) -> bool:
     return any(same_word(word, other) for other in words)
 
 
+def drafts_whole(engine: Engine, algorithm: str) -> bool:
+    """Whether the algorithm drafts with a whole model as it is, without a draft class."""
+    return one_of(algorithm, load_toml(engine.name, "registry.toml").get("whole_models", {}).get("algorithms", []))
+
+
 def flag_text(engine: Engine, what: str, name: str) -> str:
     """How a launch of this engine says it, such as ``--dtype bfloat16``; ``what`` is a key of ``[flags]``."""
     template = load_toml(engine.name, "engine.toml").get("flags", {}).get(what, "--" + what + " {name}")

@@ -35,6 +35,7 @@ NEEDS = {
     "reference": "--reference",
     "launch": "--launch",
     "comparison": "a vocabulary mapping to compare",
+    "tokenizers": "a tokenizer beside the draft's config.json and one of the target (beside its own, or --tokenizer)",
     "tp": "--tp",
     "values": "--values",
     "target_weights": "--target-weights",
@@ -68,6 +69,7 @@ class Subject:
     target_place: Place | None = None  # the target's own folder, where it has one
     tokenizer: Tokenizer | None = None  # as given; found in the target's folder by the first rule that asks
     tokenizer_given: bool = False
+    own_tokenizer: Tokenizer | None = None  # the draft's own, opened by the first rule that asks
     reference: Reference | None = None
     comparison: Comparison | None = None  # of the mapping with that of the reference
     values: Values | None = None  # what the tensors hold, with --values
@@ -107,9 +109,21 @@ class Subject:
             return self.selection is not None and bool(self.selection.files)
         if need == "rope":
             return self._rope_is_known()
+        if need == "tokenizers":
+            return self._tokenizers_are_known()
         if need == "tp":  # a launch line that says nothing of it starts one process
             return self.tp is not None or self.launch is not None
         return getattr(self, need) is not None
+
+    def _tokenizers_are_known(self) -> bool:
+        """Whether the tokens of both models can be read; no need of it but for a whole model that is to be a draft."""
+        from drafcheck.draftmode import drafts_whole
+
+        if not drafts_whole(self.engine, self.algorithm):
+            return True
+        from drafcheck.tokenizer import tables
+
+        return tables(self) is not None
 
     def _rope_is_known(self) -> bool:
         """Whether the book says how the draft class reads its rope; it does not for converted configs."""

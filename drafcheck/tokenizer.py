@@ -82,10 +82,28 @@ class Tokenizer:
             return None
         return _quoted(piece)
 
+    @cached_property
+    def table(self) -> dict[int, bytes]:
+        """What every token stands for, by id; empty without a vocabulary. Raises TokenizerError."""
+        found: dict[int, str | bytes] = {}
+        if self._vocabulary is not None:
+            by_id, read = _by_id(self._whole, self._vocabulary)
+            found.update((token, read(piece)) for token, piece in by_id.items())
+        elif self._ranks is not None:
+            found.update(_ranked(self._read(self._ranks, VOCABULARY_LIMIT, whole=True), self._ranks))
+        if found:
+            found.update((token, added.text) for token, added in self.added.items())
+        return {t: text.encode(errors="replace") if isinstance(text, str) else text for t, text in found.items()}
+
     @property
     def is_known(self) -> bool:
         """Whether there are files to look into; they may still be broken."""
         return self._vocabulary is not None or self._ranks is not None or self._has(SETTINGS)
+
+    @property
+    def file(self) -> str | None:
+        """The name of the file that holds the tokens."""
+        return self._vocabulary or self._ranks
 
     @property
     def _vocabulary(self) -> str | None:
@@ -153,6 +171,22 @@ def tokenizer_of(s: Subject) -> Tokenizer | None:
         found = Tokenizer(s.target_place)
         s.tokenizer = found if found.is_known else None
     return s.tokenizer
+
+
+def tables(s: Subject) -> tuple[dict[int, bytes], dict[int, bytes]] | None:
+    """What the tokens of draft and target stand for; None where one of the two has no tokenizer that can be read.
+
+    The draft's lies in its own folder. Files of other machines are not fetched for this. Raises UsageError for a broken
+    --tokenizer.
+    """
+    if s.own_tokenizer is None and not s.checkpoint.place.remote:
+        s.own_tokenizer = Tokenizer(s.checkpoint.place)
+    try:
+        ours = s.own_tokenizer.table if s.own_tokenizer is not None else None
+    except TokenizerError:
+        return None
+    theirs = _attempt(s, lambda tokenizer: tokenizer.table) if ours else None
+    return (ours, theirs) if ours and theirs else None
 
 
 def added_tokens(s: Subject) -> dict[int, Added]:
@@ -229,16 +263,21 @@ def _skip(text: str, at: int) -> int:
 
 def _of_vocabulary(whole: dict[str, Any], name: str) -> Callable[[int], str | bytes | None]:
     """What a token of ``model.vocab`` stands for. Raises TokenizerError when there is no such vocabulary."""
+    by_id, read = _by_id(whole, name)
+    return lambda token: read(by_id[token]) if token in by_id else None
+
+
+def _by_id(whole: dict[str, Any], name: str) -> tuple[dict[int, str], Callable[[str], str | bytes]]:
+    """The pieces of ``model.vocab`` by id, and how one is read. Raises TokenizerError without such a vocabulary."""
     model = whole.get("model")
     vocab = model.get("vocab") if isinstance(model, dict) else None
     if isinstance(vocab, dict):
-        by_id = {i: piece for piece, i in vocab.items() if isinstance(i, int)}
+        by_id: dict[int, str] = {i: piece for piece, i in vocab.items() if isinstance(i, int)}
     elif isinstance(vocab, list):  # Unigram: pieces with their scores, in order
         by_id = {i: e[0] for i, e in enumerate(vocab) if isinstance(e, list) and e and isinstance(e[0], str)}
     else:
         raise TokenizerError(f"{name} has no model.vocab: it is no tokenizer")
-    read = _from_bytes if _is_byte_level(whole.get("decoder")) else _from_pieces
-    return lambda token: read(by_id[token]) if token in by_id else None
+    return by_id, _from_bytes if _is_byte_level(whole.get("decoder")) else _from_pieces
 
 
 def _nothing(token: int) -> None:

@@ -20,6 +20,7 @@ FAMILIES = (
     "cases_config",
     "cases_rope",
     "cases_mtp",
+    "cases_standalone",
     "cases_settings",
     "cases_vllm",
     "cases_vllm_wiring",
