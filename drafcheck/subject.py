@@ -119,7 +119,7 @@ class Subject:
         """Whether the tokens of both models can be read; no need of it but for a whole model that is to be a draft."""
         from drafcheck.draftmode import drafts_whole
 
-        if not drafts_whole(self.engine, self.algorithm):
+        if self.contract is not None or not drafts_whole(self.engine, self.algorithm):
             return True
         from drafcheck.tokenizer import tables
 

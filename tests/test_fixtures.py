@@ -77,6 +77,7 @@ TWINS = {
     "DC601": "kimi-0.5.11",
     "DC602": "same-target-stored-otherwise",
     "DC603": "healthy-0.5.23",
+    "DC604": "standalone-with-the-same-tokens",
     "DC701": "launched",
     "DC702": "launched-with-defaults",
     "DC703": "launched-with-defaults",

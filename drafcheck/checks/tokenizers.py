@@ -32,7 +32,7 @@ def tokenizers_differ(s: Subject) -> Iterator[Hit]:
     """
     from drafcheck.tokenizer import tables
 
-    found = tables(s) if drafts_whole(s.engine, s.algorithm) else None
+    found = tables(s) if s.contract is None and drafts_whole(s.engine, s.algorithm) else None
     if found is None:
         return
     ours, theirs = found
