@@ -63,7 +63,7 @@ def _no_multiple(book: Table, model_type: str, config: DraftConfig) -> Refusal |
 
 def _odd_head(book: Table, model_type: str, config: DraftConfig) -> Refusal | None:
     """A head with an odd number of elements, all of which were to be rotated."""
-    if any(key in config.data for key in book["unless"]):
+    if book["part"] in config.data or any(_may_say(config.data.get(key), book["part"]) for key in book["tables"]):
         return None
     size, key = config.data.get("head_dim"), "head_dim"
     hidden, heads = config.data.get("hidden_size"), config.data.get("num_attention_heads")
@@ -72,6 +72,13 @@ def _odd_head(book: Table, model_type: str, config: DraftConfig) -> Refusal | No
     if size is None or not is_integer(size) or size <= book["small"] or size % 2 == 0:
         return None
     return Refusal("config", book["error"].replace("{size}", str(size)), "config-key", key=key)
+
+
+def _may_say(table: object, key: str) -> bool:
+    """Whether a table has the key, or holds tables that may have it, or is none that was tried."""
+    if isinstance(table, dict):
+        return not table or key in table or any(isinstance(value, dict) for value in table.values())
+    return table is not None
 
 
 def _is(value: object, wanted: str) -> bool:

@@ -198,3 +198,11 @@ def test_a_fused_tensor_is_loaded_shard_by_shard(tmp_path: Path, shape: tuple[in
     s = with_tensor(tmp_path, "midlayer.self_attn.qkv_proj.weight", Weight("BF16", shape))
     assert s.load is not None
     assert (s.load.refused.error if s.load.refused is not None else None) == error
+
+
+def test_a_part_of_an_odd_head_may_be_rotated(tmp_path: Path) -> None:
+    scaled = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128}
+    refused = refusal(tmp_path, "0.5.23", head_dim=33, rope_scaling=scaled)
+    assert refused is not None and refused.stage == "config"
+    partly = refusal(tmp_path, "0.5.23", head_dim=33, rope_scaling={**scaled, "partial_rotary_factor": 0.5})
+    assert partly is not None and partly.stage == "load"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from class_drafts import KV_RANK, NOPE, Q_RANK, ROPE, V_DIM, mla_config
 from drafts import Draft, draft_config
 from weights import Weights, mask, offsets, spread, zeros
 
@@ -51,6 +52,10 @@ TARGETS: dict[str, dict[str, Any]] = {
     "wide": {"hidden_size": 2 * HIDDEN, "num_attention_heads": 2 * HEADS},
 }
 """Targets by what they have else than the one that every made-up draft was made for."""
+
+
+OF_MLA = ("architectures", "model_type", "rope_scaling")
+"""Keys that an MLA draft has otherwise than the usual one."""
 
 
 def target_config(name: str = "usual") -> dict[str, Any]:
@@ -165,6 +170,36 @@ def _mla() -> Draft:
     return draft
 
 
+def _qwen2() -> Draft:
+    draft = _eagle1()
+    draft.set(architectures=["Qwen2ForCausalLMEagle"], model_type="qwen2")
+    for key in ("attention_bias", "mlp_bias", "head_dim"):
+        del draft.config[key]
+    for name, heads in (("q", HEADS), ("k", KV_HEADS), ("v", KV_HEADS)):
+        draft.weights[f"layers.0.self_attn.{name}_proj.bias"] = zeros("BF16", heads * HEAD_DIM)
+    return draft
+
+
+def _mla_yarn() -> Draft:
+    draft = _eagle3()
+    draft.config |= {key: value for key, value in mla_config().items() if key not in draft.config or key in OF_MLA}
+    draft.set(num_key_value_heads=HEADS)
+    for key in ("head_dim", "mlp_bias"):
+        del draft.config[key]
+    draft.weights = {name: tensor for name, tensor in draft.weights.items() if ".self_attn." not in name}
+    shapes = {
+        "q_a_proj": (Q_RANK, 2 * HIDDEN),
+        "kv_a_proj_with_mqa": (KV_RANK + ROPE, 2 * HIDDEN),
+        "q_a_layernorm": (Q_RANK,),
+        "kv_a_layernorm": (KV_RANK,),
+        "q_b_proj": (HEADS * (NOPE + ROPE), Q_RANK),
+        "kv_b_proj": (HEADS * (NOPE + V_DIM), KV_RANK),
+        "o_proj": (HIDDEN, HEADS * V_DIM),
+    }
+    draft.weights |= {f"midlayer.self_attn.{name}.weight": zeros("BF16", *shape) for name, shape in shapes.items()}
+    return draft
+
+
 def _speculators() -> Draft:
     draft = _eagle3()
     draft.rename(lambda name: name.replace("midlayer", "layers.0"))
@@ -203,8 +238,10 @@ BASES: dict[str, Callable[[], Draft]] = {
     "eagle3-qwen3": _qwen3,
     "eagle1": _eagle1,
     "eagle1-plain": _plain(_eagle1_without_bias),
+    "eagle1-qwen2": _qwen2,
     "dflash": _dflash,
     "mla": _mla,
+    "mla-yarn": _mla_yarn,
     "speculators": _speculators,
 }
 """The healthy checkpoints by kind of head."""

@@ -34,7 +34,7 @@ BASES = {"sglang": "eagle3", "vllm": "eagle3,eagle3-plain,eagle3-qwen3,eagle1-pl
 ASKED_TARGETS = {"sglang": ("usual",), "vllm": ("usual", "usual", *TARGETS)}
 """The targets that drafts are put beside; SGLang's loader does not look at one."""
 
-SAYS_NOTHING = {"sglang": lambda _: None, "vllm": agree_vllm.says_nothing}
+SAYS_NOTHING = {"sglang": agree.says_nothing, "vllm": agree_vllm.says_nothing}
 """Why a row is no answer of its release."""
 
 AGREE = {"sglang": agree.disagreements, "vllm": agree_vllm.disagreements}
