@@ -206,3 +206,46 @@ def test_a_part_of_an_odd_head_may_be_rotated(tmp_path: Path) -> None:
     assert refused is not None and refused.stage == "config"
     partly = refusal(tmp_path, "0.5.23", head_dim=33, rope_scaling={**scaled, "partial_rotary_factor": 0.5})
     assert partly is not None and partly.stage == "load"
+
+
+YARN = {"rope_type": "yarn", "type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128}
+
+
+@pytest.mark.parametrize("base", ("eagle3", "eagle1", "mla"))
+def test_a_null_theta_beside_a_table(tmp_path: Path, base: str) -> None:
+    """The table has to state one, or the config."""
+    refused = refusal(tmp_path, "0.5.12", base, rope_theta=None, rope_scaling=YARN)
+    assert refused is not None and refused.key == "rope_theta"
+    assert refusal(tmp_path, "0.5.12", base, rope_theta=1e4, rope_scaling=YARN) is None
+    assert refusal(tmp_path, "0.5.12", base, rope_theta=None, rope_scaling={**YARN, "rope_theta": 1e4}) is None
+
+
+def test_mla_asks_for_the_length_of_the_ids(tmp_path: Path) -> None:
+    key = "eagle_aux_hidden_state_layer_ids"
+    for keys in ({key: 3}, {"eagle_config": {key: 3}}):
+        refused = refusal(tmp_path, "0.5.23", "mla", **keys)
+        assert refused is not None and refused.error == "TypeError: object of type 'int' has no len()"
+    assert refusal(tmp_path, "0.5.23", "mla", **{key: [1, 3, 5]}) is None
+    assert refusal(tmp_path, "0.5.23", "mla", **{key: 3, "eagle_config": {key: [1, 3, 5]}}) is None
+
+
+def test_mla_forgets_the_first_of_two_parts_of_one_name(tmp_path: Path) -> None:
+    draft = made(tmp_path, "mla", {})
+    file = draft / "model.safetensors"
+    weights = read_safetensors(file)
+    name = "midlayer.self_attn.kv_a_proj_with_mqa.weight"
+    twin = name.replace("midlayer", "layers.0")
+    write_safetensors(file, {twin: Weight("BF16", weights[name].shape), **weights}, {"format": "pt"})
+    seen = inspect_one(str(draft), Options(engine="sglang==0.5.23", target=tmp_path / "target"))
+    assert seen.subject is not None and seen.subject.load is not None
+    assert [drop.tensor.name for drop in seen.subject.load.dropped if drop.why == "alone"] == [twin]
+    assert [(a.name, b.name) for a, b in seen.subject.load.collisions] == [(twin, name)]
+    assert not seen.subject.load.unwritten or "kv_a" not in str(seen.subject.load.unwritten)
+
+
+def test_sizes_left_out_are_those_of_the_config_class(tmp_path: Path) -> None:
+    s = subject(tmp_path, "0.5.9", "eagle1-qwen2", model_type="llama4_text")  # 128 elements a head
+    assert s.load is not None and s.load.refused is not None
+    assert s.load.refused.error == "RuntimeError: start (0) + length (128) exceeds dimension size (32)."
+    twin = subject(tmp_path, "0.5.9", "eagle1-qwen2", model_type="llama4_text", head_dim=32)
+    assert twin.load is not None and twin.load.refused is None

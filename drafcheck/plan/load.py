@@ -159,6 +159,8 @@ class _State:
             self.plan.unread.append(tensor)
         shards = self.plan.parameters[found.parameter].shards
         held = self.held.setdefault(found.parameter, {})
+        if str(found.shard) in held and self.plan.refused is None:
+            self._displace(held[str(found.shard)][0], tensor)
         held[str(found.shard)] = (tensor, found)
         if len(held) < len(shards):
             return
@@ -177,6 +179,12 @@ class _State:
                 self._write(part, where, fitted)
         else:
             self.plan.dropped.extend(Drop(part, "alone") for part, _ in parts if part not in self.plan.unread)
+
+    def _displace(self, before: Tensor, tensor: Tensor) -> None:
+        """A second tensor for a part that still waits: the first one is forgotten."""
+        self.plan.dropped.append(Drop(before, "alone"))
+        if not self._alike(before, tensor):
+            self.plan.collisions.append((before, tensor))
 
     def _refusal(self, tensor: Tensor, found: Route, fitted: Fit | None) -> Refusal | None:
         if found.end == "refused":
