@@ -83,9 +83,9 @@ def _may_say(table: object, key: str) -> bool:
 
 def _is(value: object, wanted: str) -> bool:
     """Whether a JSON value is of a type of the book; a boolean is no integer, and an integer no float."""
-    if value is None:
-        return wanted.endswith("?")
-    kind = wanted.removesuffix("?")
+    if value is None or (not value and wanted.endswith(", if any")):
+        return wanted.endswith(("?", ", if any"))
+    kind = wanted.removesuffix("?").removesuffix(", if any")
     if isinstance(value, list):
         items = {"ints": is_integer, "integers": is_integer, "texts": lambda item: isinstance(item, str)}
         return kind in items and all(map(items[kind], value))

@@ -211,7 +211,7 @@ def test_a_part_of_an_odd_head_may_be_rotated(tmp_path: Path) -> None:
 YARN = {"rope_type": "yarn", "type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128}
 
 
-@pytest.mark.parametrize("base", ("eagle3", "eagle1", "mla"))
+@pytest.mark.parametrize("base", ("eagle3", "eagle1", "mla-yarn"))
 def test_a_null_theta_beside_a_table(tmp_path: Path, base: str) -> None:
     """The table has to state one, or the config."""
     refused = refusal(tmp_path, "0.5.12", base, rope_theta=None, rope_scaling=YARN)
@@ -223,14 +223,14 @@ def test_a_null_theta_beside_a_table(tmp_path: Path, base: str) -> None:
 def test_mla_asks_for_the_length_of_the_ids(tmp_path: Path) -> None:
     key = "eagle_aux_hidden_state_layer_ids"
     for keys in ({key: 3}, {"eagle_config": {key: 3}}):
-        refused = refusal(tmp_path, "0.5.23", "mla", **keys)
+        refused = refusal(tmp_path, "0.5.23", "mla-yarn", **keys)
         assert refused is not None and refused.error == "TypeError: object of type 'int' has no len()"
-    assert refusal(tmp_path, "0.5.23", "mla", **{key: [1, 3, 5]}) is None
-    assert refusal(tmp_path, "0.5.23", "mla", **{key: 3, "eagle_config": {key: [1, 3, 5]}}) is None
+    assert refusal(tmp_path, "0.5.23", "mla-yarn", **{key: [1, 3, 5]}) is None
+    assert refusal(tmp_path, "0.5.23", "mla-yarn", **{key: 3, "eagle_config": {key: [1, 3, 5]}}) is None
 
 
 def test_mla_forgets_the_first_of_two_parts_of_one_name(tmp_path: Path) -> None:
-    draft = made(tmp_path, "mla", {})
+    draft = made(tmp_path, "mla-yarn", {})
     file = draft / "model.safetensors"
     weights = read_safetensors(file)
     name = "midlayer.self_attn.kv_a_proj_with_mqa.weight"
@@ -249,3 +249,27 @@ def test_sizes_left_out_are_those_of_the_config_class(tmp_path: Path) -> None:
     assert s.load.refused.error == "RuntimeError: start (0) + length (128) exceeds dimension size (32)."
     twin = subject(tmp_path, "0.5.9", "eagle1-qwen2", model_type="llama4_text", head_dim=32)
     assert twin.load is not None and twin.load.refused is None
+
+
+def test_a_number_for_the_ids_is_not_asked_where_the_states_are_counted(tmp_path: Path) -> None:
+    ids = {"eagle_config": {"eagle_aux_hidden_state_layer_ids": 3}}
+    refused = refusal(tmp_path, "0.5.23", **ids)
+    assert refused is not None and refused.error == "TypeError: object of type 'int' has no len()"
+    assert refusal(tmp_path, "0.5.23", **ids, num_aux_hidden_states=3) is None
+
+
+def test_a_tied_head_without_a_number_of_draft_tokens(tmp_path: Path) -> None:
+    refused = refusal(tmp_path, "0.5.12", draft_vocab_size=None, tie_word_embeddings=True)
+    assert refused is not None and "Field 'vocab_size' expected int" in refused.error
+    untied = refusal(tmp_path, "0.5.12", draft_vocab_size=None)
+    assert untied is not None and "Field 'vocab_size'" not in untied.error
+    assert refusal(tmp_path, "0.5.12", draft_vocab_size=512, tie_word_embeddings=True) is None
+
+
+@pytest.mark.parametrize(("release", "error"), (("0.5.13", "TypeError: unsupported operand"), ("0.5.14", "")))
+def test_mla_takes_the_size_of_a_head_where_that_of_the_values_is_null(
+    tmp_path: Path, release: str, error: str
+) -> None:
+    refused = refusal(tmp_path, release, "mla-yarn", v_head_dim=None)
+    assert (refused.error if refused is not None else "").startswith(error)
+    assert (refused is None) is (not error)

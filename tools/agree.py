@@ -41,8 +41,8 @@ def _mapping_differs(row: dict[str, Any], s: Subject) -> list[str]:
     assert s.vocabulary is not None
     if row["hot_token_id"] is None or s.load is None or s.load.mapping is None:
         return []
-    if s.load.refused is not None and s.load.refused.tensor is s.vocabulary.d2t_tensor:
-        return []  # what an earlier tensor left there serves nobody
+    if s.vocabulary.d2t_tensor in s.load.unread:
+        return []  # the loader stopped before: what an earlier tensor left there serves nobody
     if s.vocabulary.unreadable and any(isinstance(token, float) for token in row["hot_token_id"]):
         return []  # values with fractions: drafcheck says that they are none, and not which tokens become of them
     computed = (s.vocabulary.targets or [])[:8]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from class_drafts import KV_RANK, NOPE, Q_RANK, ROPE, V_DIM, mla_config
+from class_drafts import YARN
 from drafts import Draft, draft_config
 from weights import Weights, mask, offsets, spread, zeros
 
@@ -52,10 +52,6 @@ TARGETS: dict[str, dict[str, Any]] = {
     "wide": {"hidden_size": 2 * HIDDEN, "num_attention_heads": 2 * HEADS},
 }
 """Targets by what they have else than the one that every made-up draft was made for."""
-
-
-OF_MLA = ("architectures", "model_type", "rope_scaling")
-"""Keys that an MLA draft has otherwise than the usual one."""
 
 
 def target_config(name: str = "usual") -> dict[str, Any]:
@@ -181,22 +177,10 @@ def _qwen2() -> Draft:
 
 
 def _mla_yarn() -> Draft:
-    draft = _eagle3()
-    draft.config |= {key: value for key, value in mla_config().items() if key not in draft.config or key in OF_MLA}
-    draft.set(num_key_value_heads=HEADS)
-    for key in ("head_dim", "mlp_bias"):
-        del draft.config[key]
-    draft.weights = {name: tensor for name, tensor in draft.weights.items() if ".self_attn." not in name}
-    shapes = {
-        "q_a_proj": (Q_RANK, 2 * HIDDEN),
-        "kv_a_proj_with_mqa": (KV_RANK + ROPE, 2 * HIDDEN),
-        "q_a_layernorm": (Q_RANK,),
-        "kv_a_layernorm": (KV_RANK,),
-        "q_b_proj": (HEADS * (NOPE + ROPE), Q_RANK),
-        "kv_b_proj": (HEADS * (NOPE + V_DIM), KV_RANK),
-        "o_proj": (HIDDEN, HEADS * V_DIM),
-    }
-    draft.weights |= {f"midlayer.self_attn.{name}.weight": zeros("BF16", *shape) for name, shape in shapes.items()}
+    draft = _mla()
+    # Without a GPU, SGLang builds MLA with a rope scaling only.
+    draft.set(model_type="deepseek_v3", num_key_value_heads=HEADS, rope_scaling=YARN)
+    del draft.config["mlp_bias"]
     return draft
 
 

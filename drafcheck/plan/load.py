@@ -14,7 +14,7 @@ from drafcheck.source import SourceError
 from drafcheck.tensor import Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from drafcheck.config import DraftConfig
     from drafcheck.contract import Contract
@@ -170,15 +170,21 @@ class _State:
         if fitted.error is not None:
             refusal = Refusal("load", fitted.error, "shape", tensor, found.parameter)
             self.plan.lost.append(refusal)
-            if self.plan.refused is None:
+            if self.plan.refused is not None:
+                self._forget(part for part, _ in parts)
+            else:
                 self.plan.refused = refusal
                 self.plan.unread.append(tensor)
-                self.plan.dropped.extend(Drop(part, "alone") for part, _ in parts if part is not tensor)
+                self._forget(part for part, _ in parts)
         elif self.plan.refused is None:
             for part, where in parts:
                 self._write(part, where, fitted)
         else:
-            self.plan.dropped.extend(Drop(part, "alone") for part, _ in parts if part not in self.plan.unread)
+            self._forget(part for part, _ in parts)
+
+    def _forget(self, parts: Iterable[Tensor]) -> None:
+        """Parts that were read and wait for one that never comes, or does not fit."""
+        self.plan.dropped.extend(Drop(part, "alone") for part in parts if part not in self.plan.unread)
 
     def _displace(self, before: Tensor, tensor: Tensor) -> None:
         """A second tensor for a part that still waits: the first one is forgotten."""
