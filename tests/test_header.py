@@ -19,6 +19,8 @@ from drafcheck.source import LocalFile
 from drafcheck.tensor import Trouble
 
 STRICTER = ("twice", "by a list", "an object as dtype")
+"""Where drafcheck refuses and the library does not. Twice: of two entries of one name, or two fields, every reader
+takes another one. By a list, an object as dtype: forms that serde happens to accept and that no other reader takes."""
 
 
 def header_of(path: Path, raw: bytes) -> Header:
@@ -260,19 +262,34 @@ def _mutated(rng: random.Random, raw: bytes) -> bytes:
     return bytes(text)
 
 
+def _cut(rng: random.Random, raw: bytes) -> bytes:
+    """The whole file, now and then cut short, made longer, or with another length of its header."""
+    kind = rng.randrange(12)
+    if kind == 0:
+        return raw[: rng.randrange(len(raw))]
+    if kind == 1:
+        return raw + bytes(rng.randrange(1, 9))
+    if kind == 2:
+        length = struct.unpack("<Q", raw[:8])[0] + rng.choice([-9, -1, 1, 9, 1 << 40])
+        return struct.pack("<Q", max(0, length)) + raw[8:]
+    return raw
+
+
 def test_same_verdict_as_the_library(path: Path) -> None:
     rng = random.Random(20)
-    healthy = 0
-    for _ in range(3000):
+    healthy = judged = stricter = 0
+    while judged < 5000:
         raw, size = _valid(rng)
-        header = header_of(path, safetensors(_mutated(rng, raw), bytes(size)))
+        header = header_of(path, _cut(rng, safetensors(_mutated(rng, raw), bytes(size))))
         accepts = library_accepts(path)
-        healthy += accepts
         message = header.problems[0].message if header.problems else ""
-        if any(word in message for word in STRICTER):
+        if accepts and any(word in message for word in STRICTER):
+            stricter += 1
             continue
+        judged += 1
+        healthy += accepts
         assert accepts is (not header.problems), (path.read_bytes(), message)
         if accepts:
             with safe_open(path, framework="np") as file:
                 assert list(file.keys()) == sorted(t.name for t in header.tensors)
-    assert 300 < healthy < 2700
+    assert 500 < healthy < 4500 and stricter < 100
