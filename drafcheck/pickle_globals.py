@@ -115,3 +115,14 @@ _VALUES = """
 """
 LITERALS = frozenset(_VALUES.split())
 """The opcodes that push their own argument."""
+
+
+def resolved(module: str, name: str) -> str:
+    """The dotted path of a global, under its name of Python 3 where Python 2 had another (as unpicklers rename it)."""
+    path = f"{module}.{name}"
+    if path in HARMLESS:
+        return path
+    from _compat_pickle import IMPORT_MAPPING, NAME_MAPPING  # what pickle itself maps by; rarely needed
+
+    module, name = NAME_MAPPING.get((module, name), (IMPORT_MAPPING.get(module, module), name))
+    return f"{module}.{name}"

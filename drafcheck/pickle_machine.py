@@ -1,7 +1,7 @@
 """A stack machine that reads a pickle without importing or calling anything.
 
 It understands what torch writes for a state dict. Every other global that a pickle names is a fault: the
-machine stops there and says which one, and where. Calls are never made; they become plain records.
+machine stops there, and ``drafcheck.pickle_sweep`` lists them all. Calls are never made; they become plain records.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import IO, TYPE_CHECKING, Any
 
-from drafcheck.pickle_globals import HARMLESS, LITERALS, WEIGHTS_ONLY
+from drafcheck.pickle_globals import HARMLESS, LITERALS, WEIGHTS_ONLY, resolved
 from drafcheck.pickle_records import OPAQUE, Global, Table, call, storage_of
 
 if TYPE_CHECKING:
@@ -187,11 +187,13 @@ class Machine:
     def _stack_global(self, _: Any) -> None:
         name, module = self._pop(), self._pop()
         if not (isinstance(name, str) and isinstance(module, str)):
-            raise PickleError(f"has a pickle that names code by something other than text {self._place()}")
+            raise PickleError(
+                f"has a pickle that names code by something other than text {self._place()}: {_CODE}", unsafe=True
+            )
         self._name(module, name)
 
     def _name(self, module: str, name: str) -> None:
-        path = f"{_MODULES.get(module, module)}.{name}"
+        path = resolved(module, name)
         if path not in HARMLESS:
             raise PickleError(f"has a pickle that asks for {path:.200} {self._place()}: {_CODE}", unsafe=True)
         self._stack.append(Global(path))
@@ -236,7 +238,6 @@ class Machine:
 
 
 _CODE = "loading it would run code"
-_MODULES = {"__builtin__": "builtins"}
 
 _IGNORED = frozenset({"PROTO", "FRAME"})
 

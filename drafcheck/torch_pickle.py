@@ -1,34 +1,35 @@
 """PyTorch checkpoints (.bin, .pt) without PyTorch: names, shapes, dtypes and places of tensors.
 
 Nothing in the file is imported, called or built: see ``drafcheck.pickle_machine``. Both formats are read, the zip
-archives of torch 1.6 and later and the bare pickles of before. As a loader does, only the items of the top-level
-dict are taken; tensors deeper inside are reported, as no engine looks for them there.
+archives of torch 1.6 and later and the bare pickles of before: the latter too without torch, whose own reader has to be
+trusted with the file, is slower by the seconds of its import, and says nothing of where the bytes of a tensor lie.
+As a loader does, only the items of the top-level dict are taken; tensors deeper inside are reported, as no engine
+looks for them there. What a file asks for beyond a state dict, anywhere in it, is listed by ``drafcheck.pickle_sweep``.
 """
 
 from __future__ import annotations
 
 import io
-import struct
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from drafcheck.finding import Location
 from drafcheck.header import Header
 from drafcheck.header_json import DTYPE_BITS
 from drafcheck.lfs import POINTER_LIMIT, lfs_pointer
+from drafcheck.pickle_listing import Asked, told
 from drafcheck.pickle_machine import Machine, PickleError
 from drafcheck.pickle_records import Storage, Table, TensorRecord, as_text
+from drafcheck.pickle_sweep import Bounded, beside, sweep
 from drafcheck.source import Source, SourceError, SourceStream
 from drafcheck.tensor import Problem, Tensor, Trouble
-
-if TYPE_CHECKING:
-    from zipfile import ZipFile, ZipInfo
+from drafcheck.torch_zip import ZIP, Archive, UnreadableError, opened
 
 PICKLE_LIMIT = 64 << 20
 """The longest pickle in bytes that is read; that of a state dict of 10,000 tensors has about 2 MB."""
 
 _LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
-_ZIP = b"PK\x03\x04"
+SEVEN_ZIP = b"7z\xbc\xaf\x27\x1c"
 _CONVERT = (
     "write the weights again: torch.load(path, weights_only=True), then safetensors.torch.save_file(tensors, "
     '"model.safetensors")'
@@ -39,10 +40,6 @@ Places = dict[str, tuple[int, int]]
 """Where the bytes of each storage lie: (start, stop) in the file, start -1 when they cannot be addressed."""
 
 
-class _UnreadableError(Exception):
-    """The file is well-formed but its tensors cannot be had. The message continues the file's name."""
-
-
 def read_pickle(source: Source) -> Header:
     """The tensors of a PyTorch checkpoint. Never raises on content: whatever is wrong is in ``problems``."""
     try:
@@ -51,14 +48,27 @@ def read_pickle(source: Source) -> Header:
         return _failed(source, error.trouble, error.message)
     except PickleError as error:
         trouble = Trouble.UNSAFE_PICKLE if error.unsafe else Trouble.CORRUPT
-        return _failed(source, trouble, f"{source.name} {error.message}")
-    except _UnreadableError as error:
-        return _failed(source, Trouble.UNREADABLE, f"{source.name} {error}")
+        return _suspect(source, trouble, f"{source.name} {error.message}")
+    except UnreadableError as error:
+        return _suspect(source, Trouble.UNREADABLE, f"{source.name} {error}")
+
+
+def _suspect(source: Source, trouble: Trouble, message: str) -> Header:
+    """A file that is no plain state dict: what it asks for is said before anything else that is wrong with it."""
+    try:
+        found = sweep(source)
+    except SourceError as error:
+        return _failed(source, error.trouble, error.message)
+    return _failed(source, Trouble.UNSAFE_PICKLE, _asks(source, found)) if found else _failed(source, trouble, message)
+
+
+def _asks(source: Source, found: list[Asked]) -> str:
+    return f"{source.name} has a pickle that asks for {told(found)}: loading it would run code"
 
 
 def is_legacy(source: Source) -> bool:
     """Whether the file is in torch's format of before 1.6 (no zip archive). Raises SourceError."""
-    return source.read(0, 4) != _ZIP
+    return source.read(0, 4) != ZIP
 
 
 def _failed(source: Source, trouble: Trouble, message: str) -> Header:
@@ -78,10 +88,12 @@ def _read(source: Source) -> Header:
         return Header(problems=(pointer,))
     if not head:
         raise PickleError("is empty")
-    if head.startswith(_ZIP):
+    if head.startswith(SEVEN_ZIP):
+        raise PickleError("is a 7z archive: no loader opens one, and scanners do not look into it", unsafe=True)
+    if head.startswith(ZIP):
         return _read_zip(source)
     if head[257:262] == b"ustar":
-        raise _UnreadableError("is a tar archive, torch's format of before 2018, which current loaders refuse")
+        raise UnreadableError("is a tar archive, torch's format of before 2018, which current loaders refuse")
     return _read_legacy(source)
 
 
@@ -89,96 +101,55 @@ def _read(source: Source) -> Header:
 
 
 def _read_zip(source: Source) -> Header:
-    import zipfile
-    import zlib
-
-    try:
-        with zipfile.ZipFile(io.BufferedReader(SourceStream(source))) as archive:
-            return _from_archive(source, archive)
-    except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OverflowError, UnicodeError) as error:
-        raise PickleError(f"is a broken zip archive: {str(error).lower() or 'truncated'}") from error
-    except (NotImplementedError, RuntimeError, ValueError, OSError) as error:
-        raise PickleError(f"is a zip archive that cannot be read: {str(error).lower()}") from error
+    with opened(source) as archive:
+        return _from_archive(source, archive)
 
 
-def _from_archive(source: Source, archive: ZipFile) -> Header:
-    members = _members(archive)
-    name = next((n for n in members if n == "data.pkl" or n.endswith("/data.pkl")), None)
-    if name is None:
+def _from_archive(source: Source, archive: Archive) -> Header:
+    name = archive.prefix + "data.pkl"
+    if name not in archive.members:
         raise PickleError("is a zip archive without data.pkl: not a PyTorch checkpoint")
-    info = members[name]
-    if info.file_size > PICKLE_LIMIT:
-        raise _UnreadableError(f"has a {name} of {info.file_size} bytes, more than the {PICKLE_LIMIT} that are read")
-    with archive.open(info) as stream:
-        data = stream.read(PICKLE_LIMIT + 1)  # the size in the directory may lie
-    if len(data) > PICKLE_LIMIT:
-        raise _UnreadableError(f"has a {name} that unpacks to more than {PICKLE_LIMIT} bytes")
-    machine = Machine(io.BytesIO(data), name)
+    size = archive.members[name].file_size
+    if size > PICKLE_LIMIT:
+        raise UnreadableError(f"has a {name} of {size} bytes, more than the {PICKLE_LIMIT} that are read")
+    stream = io.BytesIO(archive.content(name, PICKLE_LIMIT))
+    machine = Machine(stream, name)
     value = machine.run()
-    places = _Places(source, members, name[: -len("data.pkl")], archive)
-    return _header(source, value, places.find, machine.foreign)
-
-
-def _members(archive: ZipFile) -> dict[str, ZipInfo]:
-    members: dict[str, ZipInfo] = {}
-    for info in archive.infolist():
-        if info.filename in members:
-            raise PickleError(f"is a zip archive with two files called {info.filename:.200}")
-        if info.flag_bits & 1:
-            raise _UnreadableError("is an encrypted zip archive")
-        members[info.filename] = info
-    return members
+    asked = beside(archive, stream, name)
+    if asked:
+        return _failed(source, Trouble.UNSAFE_PICKLE, _asks(source, asked))
+    return _header(source, value, _Places(archive).find, machine.foreign)
 
 
 class _Places:
-    """Finds the bytes of storages in an archive; each is looked up once."""
+    """Finds the bytes of storages in an archive."""
 
-    def __init__(self, source: Source, members: dict[str, ZipInfo], prefix: str, archive: ZipFile) -> None:
-        self._source, self._members, self._prefix = source, members, prefix
-        self._known: Places = {}
-        order = members.get(prefix + "byteorder")
-        self._swapped = order is not None and order.file_size < 16 and archive.read(order) == b"big"
+    def __init__(self, archive: Archive) -> None:
+        self._archive = archive
+        order = archive.prefix + "byteorder"
+        self._swapped = order in archive.members and archive.content(order, 16) == b"big"
 
     def find(self, storage: Storage) -> tuple[int, int] | None:
         """(start, stop) of a storage, start -1 when it is packed, None when the archive has no such file."""
-        name = f"{self._prefix}data/{storage.key}"
-        if name not in self._known:
-            info = self._members.get(name)
-            if info is None:
-                return None
-            self._known[name] = self._place(info)
-        return self._known[name]
-
-    def _place(self, info: ZipInfo) -> tuple[int, int]:
+        name = f"{self._archive.prefix}data/{storage.key}"
+        info = self._archive.members.get(name)
+        if info is None:
+            return None
         if info.compress_type != 0 or self._swapped:
             return -1, info.file_size - 1
-        # The directory does not say where the data starts: names and extra fields before it vary in length.
-        local = self._source.read(info.header_offset, info.header_offset + 30)
-        if len(local) < 30 or not local.startswith(_ZIP):
-            raise PickleError(f"is a broken zip archive: no file {info.filename:.200} where its directory says")
-        names, extra = struct.unpack("<HH", local[26:30])
-        start = info.header_offset + 30 + names + extra
-        if start + info.file_size > self._source.size():
-            raise PickleError(f"is truncated: {info.filename:.200} needs bytes up to {start + info.file_size}")
+        start = self._archive.start(name)
         return start, start + info.file_size
 
 
 # The format before 1.6: five pickles (magic, protocol, system, the dict, the keys), then the storages.
 
 
-class _Bounded(io.BufferedReader):
-    """Reads at most PICKLE_LIMIT at once: no room is set aside for what a pickle only claims to hold."""
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        return super().read(PICKLE_LIMIT if size is None or size < 0 else min(size, PICKLE_LIMIT))
-
-
 def _read_legacy(source: Source) -> Header:
-    stream = _Bounded(SourceStream(source, PICKLE_LIMIT))
+    stream = Bounded(SourceStream(source, PICKLE_LIMIT))
     machine = Machine(stream)
     magic = machine.run()
     if magic != _LEGACY_MAGIC:
-        raise _UnreadableError("is a pickle, but not one that torch.save wrote")
+        raise UnreadableError("is a pickle, but not one that torch.save wrote")
     for _ in range(2):
         Machine(stream).run()
     machine = Machine(stream)
@@ -219,7 +190,7 @@ def _tensors(value: Any) -> list[tuple[str, TensorRecord]]:
 
 def _header(source: Source, value: Any, find: Finder, foreign: str | None) -> Header:
     if not isinstance(value, Table):
-        raise _UnreadableError("does not hold a dict at its top level, which is what loaders take the tensors from")
+        raise UnreadableError("does not hold a dict at its top level, which is what loaders take the tensors from")
     tensors = tuple(_tensor(source, name, record, find) for name, record in _tensors(value))
     problem = _nested(source, value) if not tensors else None
     if foreign and problem is None:
