@@ -183,6 +183,8 @@ class Names(Entry):
     unknown_expert: Word = ""
     none_read: Word = ""
 
+    at_sight: list[Pair] = []
+    gathered: bool = False
     rename: list[Pair] = []
     rename_once: bool = False
     rename_start: list[Pair] = []

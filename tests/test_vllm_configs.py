@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from bases import BASES, FINISH, METHODS
 from drafts import Draft
-from weights import zeros
+from weights import write_safetensors, zeros
 
 from drafcheck.plan.model import LoadPlan
 from drafcheck.runner import inspect_one, lint
@@ -250,3 +250,29 @@ def test_a_fused_layer_has_words_of_its_own_since_0_33(tmp_path: Path, name: str
     refused = plan_of(tmp_path, "eagle3-plain", "0.33.0", draft).refused
     assert (refused is None) == (says is None)
     assert (refused.error if refused is not None else "").startswith(says or "")
+
+
+@pytest.mark.parametrize("name", ["mask_hidden", "model.mask_hidden"])
+@pytest.mark.parametrize("release", ["0.22.1", "0.33.0"])
+def test_names_are_looked_at_before_anything_is_loaded(tmp_path: Path, release: str, name: str) -> None:
+    draft = BASES["dflash"]()
+    draft.weights[name] = zeros("BF16", 64)
+    plan = plan_of(tmp_path, "dflash", release, draft)
+    assert plan.refused is not None
+    assert plan.refused.error.startswith("AssertionError: DFlash")
+    assert plan.writes == []
+    assert [lost.error for lost in plan.lost] == [plan.refused.error]
+
+
+@pytest.mark.parametrize(
+    ("base", "release", "last"), [("eagle3-plain", "0.33.0", True), ("eagle1-plain", "0.33.0", False)]
+)
+def test_of_two_tensors_of_one_name_the_last_counts_where_all_are_gathered(
+    tmp_path: Path, base: str, release: str, last: bool
+) -> None:
+    draft = BASES[base]()
+    draft.weight_file = "model-1.safetensors"
+    good = draft.weights["fc.weight"]
+    draft.writers.append(lambda folder: write_safetensors(folder / "model-2.safetensors", {"fc.weight": good}))
+    draft.shape("fc.weight", 3, 3)
+    assert (plan_of(tmp_path, base, release, draft).refused is None) == last

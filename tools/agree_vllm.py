@@ -22,6 +22,8 @@ def says_nothing(row: dict[str, Any]) -> str | None:
     error = row["error"] or {}
     if row["version"] == "0.22.1" and str(error.get("type")).startswith("StrictDataclass"):
         return "a check of transformers 5, where 0.22.1 runs with 4 as well"
+    if row["version"] == "0.33.0" and "RoPE requires an even rotary dimension" in str(error.get("message")):
+        return "a check of transformers 5.18, where 0.33.0 runs with 5.16 as well"
     if "PagedAttention" in error.get("message", ""):
         return "the recording ran on the CPU, whose attention has no head size of 16; a GPU has FlexAttention for it"
     return None
@@ -29,6 +31,8 @@ def says_nothing(row: dict[str, Any]) -> str | None:
 
 def disagreements(row: dict[str, Any], s: Subject) -> list[str]:
     """What differs between the recorded row and the plan; nothing when they agree."""
+    if s.selection is not None and s.selection.twice and not s.selection.ordered:
+        return []  # which of two tensors of one name counts hangs on the order of the server's disk
     refusal = s.refused or (s.load.refused if s.load else None) or (s.selection.refused if s.selection else None)
     error = row["error"] if row["error"] and row["error"]["stage"] not in SERVED else None
     # A size that is none is refused by whatever it meets first: neither stage nor message is foretold.

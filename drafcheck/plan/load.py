@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from drafcheck.lookup import MISSING, in_question, raw, settled_for
 from drafcheck.plan.fit import Fit, fit, join
 from drafcheck.plan.model import Drop, LoadPlan, Parameter, Partial, Refusal, Write
-from drafcheck.plan.names import Route, route
+from drafcheck.plan.names import Route, route, stopped_at_sight
 from drafcheck.plan.parameters import build_parameters, refused_config
 from drafcheck.source import SourceError
 from drafcheck.tensor import Tensor
@@ -54,6 +54,9 @@ def plan_load(
         plan.refused = selection.refused
     contract = settled_for(contract, [tensor.name for tensor in plan.seen])
     state = _State(contract, config, plan, contract.flag("tied", config), read, _strays(contract, plan.seen))
+    at_sight = next((t for t in plan.seen if stopped_at_sight(contract.names, t.name) is not None), None)
+    if at_sight is not None and plan.refused is None:
+        plan.refused = state.refusal(at_sight, route(contract, at_sight.name, plan.parameters), None)
     for tensor in _in_order(contract, plan.seen):
         state.take(tensor)
     state.settle()
@@ -69,7 +72,12 @@ def _quantise(contract: Contract, config: DraftConfig, plan: LoadPlan) -> None:
 
 
 def _in_order(contract: Contract, tensors: list[Tensor]) -> list[Tensor]:
-    """The tensors as they are written: those whose names begin with one of ``order`` come last, in that order."""
+    """The tensors as they are written: those whose names begin with one of ``order`` come last, in that order.
+
+    Where all are gathered first, the last of one name comes in the place of the first.
+    """
+    if contract.names.get("gathered"):
+        tensors = list({tensor.name: tensor for tensor in tensors}.values())
     late = contract.names.get("order", [])
     if not late:
         return tensors
@@ -126,7 +134,7 @@ class _State:
             self._hold(tensor, found)
             return
         fitted = self._fit(tensor, found)
-        refusal = self._refusal(tensor, found, fitted)
+        refusal = self.refusal(tensor, found, fitted)
         if refusal is not None:
             self.plan.lost.append(refusal)
             if self.plan.refused is None and fitted is not None and fitted.before:
@@ -192,7 +200,8 @@ class _State:
         if not self._alike(before, tensor):
             self.plan.collisions.append((before, tensor))
 
-    def _refusal(self, tensor: Tensor, found: Route, fitted: Fit | None) -> Refusal | None:
+    def refusal(self, tensor: Tensor, found: Route, fitted: Fit | None) -> Refusal | None:
+        """What the loader says when it stops at this tensor; None when it does not."""
         if found.end == "refused":
             error = found.error.replace("{name}", found.looked_for).replace("{written}", tensor.name)
             if found.shows:

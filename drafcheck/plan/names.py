@@ -34,6 +34,8 @@ def route(contract: Contract, name: str, parameters: Collection[str]) -> Route:
         from drafcheck.plan.mtp_names import route_layer  # for these classes alone
 
         return route_layer(contract, name, parameters)
+    if (error := stopped_at_sight(contract.names, name)) is not None:
+        return Route("refused", looked_for=name, error=error)
     return _route(contract, name, parameters)
 
 
@@ -56,6 +58,11 @@ def _route(contract: Contract, name: str, parameters: Collection[str]) -> Route:
     if shard is not None and "unknown_stacked" in names and not tried[-1].endswith(".bias"):
         return Route("refused", looked_for=tried[-1], error=names["unknown_stacked"].replace("{name}", tried[-1]))
     return _nowhere(contract, tried[-1], parameters)
+
+
+def stopped_at_sight(names: Table, name: str) -> str | None:
+    """What the loader says to a name before it loads anything, as it looks at all names first; None for most."""
+    return next((str(error) for part, error in names.get("at_sight", []) if part in name), None)
 
 
 def is_mapping(names: Table, name: str) -> bool:
