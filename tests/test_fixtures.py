@@ -78,6 +78,7 @@ TWINS = {
     "DC602": "same-target-stored-otherwise",
     "DC603": "healthy-0.5.23",
     "DC604": "standalone-with-the-same-tokens",
+    "DC605": "vllm-kv-windows-0.16.0",
     "DC701": "launched",
     "DC702": "launched-with-defaults",
     "DC703": "launched-with-defaults",

@@ -31,6 +31,7 @@ FAMILIES = (
     "cases_fix",
     "cases_values",
     "cases_ranks",
+    "cases_kv",
     "cases_quantised",
 )
 

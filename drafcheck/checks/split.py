@@ -36,7 +36,7 @@ def tensor_parallel_split(s: Subject) -> Iterator[Hit]:
     ## Fix
     Serve with a number of ranks that the draft can be shared by: the help lists them.
     """
-    ranks = _ranks(s)
+    ranks = ranks_of(s)
     if s.load is None or s.contract is None or s.config is None or ranks is None or ranks < 2:
         return
     shared = sides(s.contract, s.config, s.load.parameters)
@@ -59,7 +59,7 @@ def _reasons(uneven: list[Side]) -> list[Side]:
     return [side for side in uneven if side.formula in alone or not alone & set(side.formula.split())]
 
 
-def _ranks(s: Subject) -> int | None:
+def ranks_of(s: Subject) -> int | None:
     """How many ranks the draft is built for; None where the launch splits it in ways that are not described."""
     tp, launch = s.tp or 1, s.launch
     if launch is None:
