@@ -1,7 +1,8 @@
 """The config.json of a draft and of a target: tolerant access to whatever is in them.
 
 Nothing here decides what an engine makes of a key: that is in the contract book. The one piece of knowledge is
-where a target keeps the sizes of its language model, and which sizes its class fills in: ``rules/model_types.toml``.
+where a target keeps the sizes of its language model (``rules/discovery.toml``), and which sizes its class fills in
+(``rules/model_types.toml``).
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class DraftConfig:
 
         Only known places are looked at: vision, audio and talker configs have the same keys.
         """
-        for place in load_toml("model_types.toml").get("places", []):
+        for place in load_toml("discovery.toml").get("places", []):
             route = tuple(place.split("."))
             if isinstance(self.get(*route), dict):
                 return route

@@ -24,8 +24,10 @@ def refused_type(engine: Engine, config: DraftConfig) -> Refusal | None:
     if model_type is None or config.settled or config.text("auto_map", "AutoConfig") is not None:
         return None
     pinned = in_force(load_toml(engine.name, "model_types.toml").get("transformers", []), engine)
-    book = load_toml("config_types.toml") if pinned is not None else {}
-    if pinned is None or model_type not in book["fields"] or Version(pinned["least"]) < Version(book["since"]):
+    if pinned is None or not pinned.get("checks", True):
+        return None
+    book = load_toml("config_types.toml")
+    if model_type not in book["fields"] or Version(pinned["least"]) < Version(book["since"]):
         return None
     refused = _wrong_field(book, model_type, config) or _no_multiple(book, model_type, config)
     even = Version(pinned["least"]) >= Version(book["even"]["since"])

@@ -8,6 +8,7 @@ links are not followed: what counts is the path as it was given. Of a remote che
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 OWN_FILE = "drafcheck.toml"
 SHARED_FILE = "pyproject.toml"
 TABLE = ("tool", "drafcheck")
+_MENTION = re.compile(rb"""\btool["']?[ \t]*(?:\.[ \t]*["']?drafcheck|[\]=])""")
+"""What leads to the table, in every spelling: a file that only names a package drafcheck is not parsed."""
 
 
 @dataclass(slots=True)
@@ -104,10 +107,10 @@ def _read_shared(path: Path) -> SettingsFile | None:
 
     try:
         with path.open("rb") as stream:
-            mentioned = b"drafcheck" in stream.read(LIMIT + 1)
+            text = stream.read(LIMIT + 1)
     except OSError:  # not ours, as far as anybody can tell
         return None
-    return _load(path) if mentioned else None
+    return _load(path) if b"drafcheck" in text and _MENTION.search(text) else None
 
 
 def read(path: Path, *, explicit: bool = False) -> SettingsFile:

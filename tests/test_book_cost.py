@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
 
 from drafcheck import contract, lint
 
@@ -58,4 +59,21 @@ def extended_by(engine: str, stem: str) -> set[str]:
 def test_what_only_some_rules_need_is_not_read(opened: list[str]) -> None:
     """The launch line's facts, the tokens and the options of a server are nothing to a plain lint."""
     lint(GOOD, engine="sglang==0.5.15")
-    assert not {"sglang/launch.toml", "sglang/flags.toml", "tokens.toml"} & set(opened)
+    assert not {"sglang/launch.toml", "sglang/flags.toml", "tokens.toml", "model_types.toml", "dialects.toml"} & set(
+        opened
+    )
+
+
+@pytest.mark.parametrize(("release", "asked"), [("sglang==0.5.9", False), ("sglang==0.5.15", True)])
+def test_the_types_of_keys_are_read_only_for_releases_that_check_them(
+    release: str, asked: bool, opened: list[str]
+) -> None:
+    lint(GOOD, engine=release)
+    assert ("config_types.toml" in opened) == asked
+
+
+@pytest.mark.parametrize("engine", contract.engines())
+def test_it_is_marked_which_releases_check_no_types(engine: str) -> None:
+    since = Version(contract.load_toml("config_types.toml")["since"])
+    for entry in contract.load_toml(engine, "model_types.toml").get("transformers", []):
+        assert entry.get("checks", True) == (Version(entry["least"]) >= since)

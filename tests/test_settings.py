@@ -88,6 +88,22 @@ def test_which_file_of_a_folder(draft: Path, capsys: pytest.CaptureFixture[str])
     assert engine(lint(capsys, draft)) == "0.5.9"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[tool]\ndrafcheck.{}",
+        "[ 'tool' ]\n[tool . drafcheck]\n{}",
+        'tool."drafcheck".{}',
+        '"tool".drafcheck.{}',
+        "tool = {{ drafcheck = {{ {} }} }}",
+        "[tool]\n'drafcheck' = {{ {} }}",
+    ],
+)
+def test_the_table_counts_however_it_is_written(draft: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("pyproject.toml").write_text(text.format('engine = "sglang==0.5.9"') + "\n")
+    assert engine(lint(capsys, draft)) == "0.5.9"
+
+
 def test_a_repository_is_no_boundary(draft: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (draft / ".git").mkdir()
     Path("drafcheck.toml").write_text('engine = "sglang==0.5.8"\n')

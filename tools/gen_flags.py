@@ -191,7 +191,7 @@ def table(engine: str, flags: dict[Version, set[Flag]]) -> str:
     parts = [HEAD.format(engine=engine), f'source = "{source}"\n']
     for (span, takes), names in sorted(groups.items()):
         limits = f'versions = "{span}"\n' if span else ""
-        parts.append(f'\n[[flags]]\n{limits}takes = "{takes}"\nnames = """\n{_wrapped(names)}"""\n')
+        parts.append(f"\n[[flags]]\n{limits}takes = \"{takes}\"\nnames = '''\n{_wrapped(names)}'''\n")
     return "".join(parts)
 
 

@@ -75,6 +75,8 @@ def wanted_names(contract: Contract, plan: LoadPlan, names: Sequence[str]) -> li
     A prefix that no framework is known for counts as a wrapper when it stands before more than one of the names and
     the parameter behind it is written by nothing else.
     """
+    if not names:  # the usual case, which needs no dialects
+        return []
     stems = _stems(contract, plan)
     mark = contract.names.get("mapping")
     worth = (_stem(name) in stems or (mark and name.endswith("." + mark)) for name in names)
