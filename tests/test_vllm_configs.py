@@ -58,12 +58,19 @@ REFUSED = [
     ("eagle3-plain", "0.33.0", {"layer_types": ["full_attention"] * 2}, "number of `layer_types`"),
     ("eagle3-plain", "0.11.0", {"layer_types": ["sliding_attention"]}, "no attribute 'sliding_window'"),
     ("eagle3-plain", "0.11.0", {"head_dim": 0}, "ZeroDivisionError"),
+    (
+        "eagle3-plain",
+        "0.11.0",
+        {"model_type": "qwen3", "num_hidden_layers": None},
+        "cannot be interpreted as an integer",
+    ),
     *(("dflash", v, {"eagle_config": None}, "'NoneType' object has no attribute 'update'") for v in ALL[3:]),
     *(("dflash", v, {"dflash_config": None}, "'NoneType' object is not iterable") for v in ALL[3:]),
 ]
 TAKEN = [
     *(("eagle3-plain", v, {"num_key_value_heads": 1}) for v in ALL),
     ("eagle1-plain", "0.9.2", {"model_type": "qwen2"}),
+    ("eagle3-plain", "0.11.0", {"num_hidden_layers": None}),  # one layer, whatever the config says
     ("eagle1-plain", "0.33.0", {"model_type": "mistral"}),
     ("eagle3-plain", "0.33.0", {"model_type": "qwen2"}),  # its layers are counted from the draft's first
     ("eagle3-plain", "0.22.1", {"max_position_embeddings": 0}),
