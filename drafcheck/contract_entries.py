@@ -125,6 +125,7 @@ class Refuse(Entry):
     unless: Word = ""
     cause: Word = ""
     stage: Literal["config", "class", "construct", "load"] = "construct"
+    late: bool = False
 
     @model_validator(mode="after")
     def _says_when(self) -> Refuse:

@@ -273,3 +273,25 @@ def test_mla_takes_the_size_of_a_head_where_that_of_the_values_is_null(
     refused = refusal(tmp_path, release, "mla-yarn", v_head_dim=None)
     assert (refused.error if refused is not None else "").startswith(error)
     assert (refused is None) is (not error)
+
+
+def test_the_layers_are_built_before_the_head(tmp_path: Path) -> None:
+    """Of two faults, the one that is met first is told."""
+    both = refusal(tmp_path, "0.5.20", rope_theta=None, draft_vocab_size=...)
+    assert both is not None and both.key == "rope_theta"
+    head = refusal(tmp_path, "0.5.20", draft_vocab_size=...)
+    assert head is not None and head.key == "draft_vocab_size"
+
+
+def test_a_wide_table_is_not_copied_into_a_narrow_one(tmp_path: Path) -> None:
+    refused = refusal(tmp_path, "0.4.8", "eagle1", hidden_size=1, num_attention_heads=1)
+    broadcast = "RuntimeError: output with shape [512, 1] doesn't match the broadcast shape [512, 64]"
+    assert refused is not None and refused.error == broadcast
+    other = refusal(tmp_path, "0.4.8", "eagle1", hidden_size=2)
+    assert other is not None and other.error.startswith("RuntimeError: The size of tensor a (2) must match")
+
+
+def test_qwen2_reads_the_size_of_a_head_since_0_4_9(tmp_path: Path) -> None:
+    assert refusal(tmp_path, "0.4.8", "eagle1-qwen2", head_dim=64) is None
+    refused = refusal(tmp_path, "0.4.9", "eagle1-qwen2", head_dim=64)
+    assert refused is not None and refused.cause == "shape"

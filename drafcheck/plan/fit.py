@@ -121,14 +121,14 @@ def join(contract: Contract, parameter: Parameter, shapes: list[Shape]) -> Fit:
 
 
 def _copied(contract: Contract, wanted: Shape, shape: Shape) -> Fit:
-    """torch's ``copy_``: it broadcasts a side of one element, and names the first side from the end that differs."""
+    """torch's ``copy_``: it repeats a side of one element, in the tensor alone, and names the last that differs."""
     rank = max(len(wanted), len(shape))
     ours, theirs = ((1,) * (rank - len(s)) + s for s in (wanted, shape))
-    differing = [i for i in reversed(range(rank)) if theirs[i] not in (1, ours[i])]
-    if not differing and len(shape) <= len(wanted):
-        return Fit(repeated=True)
-    axis = differing[0] if differing else 0
-    return _refuse(contract, "copy", ours, theirs, axis=axis)
+    differing = [i for i in range(rank) if ours[i] != theirs[i] and 1 not in (ours[i], theirs[i])]
+    if differing:
+        return _refuse(contract, "copy", ours, theirs, axis=differing[-1])
+    both = tuple(b if a == 1 else a for a, b in zip(ours, theirs, strict=True))
+    return Fit(repeated=True) if both == wanted else _refuse(contract, "broadcast", wanted, both)
 
 
 def _fused(contract: Contract, parameter: Parameter, shape: Shape) -> Fit:

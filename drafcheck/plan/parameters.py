@@ -104,12 +104,16 @@ def _names(contract: Contract, entry: Table, config: DraftConfig) -> list[str]:
 def refused_config(contract: Contract, config: DraftConfig) -> Refusal | None:
     """The first refusal of the constructor, or None when this release builds the class from this config."""
     before = [entry for entry in contract.refuse if entry.get("stage") in ("config", "class")]
-    while_built = [entry for entry in contract.refuse if entry not in before]
+    while_built = sorted((entry for entry in contract.refuse if entry not in before), key=_is_late)
     return (
         _first_refusal(contract, before, config)
         or _wrong_type(contract, config)
         or _first_refusal(contract, while_built, config)
     )
+
+
+def _is_late(entry: Table) -> bool:
+    return bool(entry.get("late"))
 
 
 def _first_refusal(contract: Contract, entries: list[Table], config: DraftConfig) -> Refusal | None:
