@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cases_kv import indivisible, other_pages, windows
+from cases_kv import beside_windows, indivisible, other_pages, own_window
 from drafts import Draft
 from helpers import of
 from recorded import rows
@@ -160,8 +160,7 @@ def test_a_window_that_is_not_used_is_none(tmp_path: Path) -> None:
         assert draft.target is not None
         draft.target.update(architectures=["Qwen2ForCausalLM"], sliding_window=128, use_sliding_window=False)
 
-    assert found(tmp_path / "later", edit, "0.11.0", tp=1) == []
-    assert asked(resolve_engine("sglang==0.5.23")) is None
+    assert found(tmp_path, edit, "0.11.0", tp=1) == []
 
 
 def test_the_head_dim_of_qwen2_is_derived_whatever_its_config_says() -> None:
@@ -179,7 +178,12 @@ def test_latent_attention_is_one_vector_on_every_rank() -> None:
     assert target_cache(engine, TargetConfig(Document("config.json", {**data, "index_topk": 2048}))) is None
 
 
+@pytest.mark.parametrize(("edit", "whose"), [(beside_windows, "the target's"), (own_window, "the draft's")])
+def test_it_is_told_whose_layers_keep_a_window(tmp_path: Path, edit: Callable[[Draft], None], whose: str) -> None:
+    (finding,) = found(tmp_path, edit, "0.11.0", tp=1)
+    assert f"wants KV cache pages all of one size, as some of {whose} layers keep a window only" in finding.message
+
+
 def test_engines_with_a_pool_for_each_model_are_let_be(tmp_path: Path) -> None:
+    assert asked(resolve_engine("sglang==0.5.23")) is None
     assert found(tmp_path, other_pages, "0.5.15", engine="sglang", tp=1) == []
-    windowed = found(tmp_path / "windows", lambda draft: (windows(draft), other_pages(draft))[0], "0.11.0", tp=1)
-    assert len(windowed) == 1
