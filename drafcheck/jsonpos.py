@@ -73,7 +73,9 @@ def read_document(source: Source, *, trouble: Trouble = Trouble.BAD_CONFIG, limi
     if size > limit:
         message = f"{source.name} has {size} bytes, more than the {limit} that are read of a json file"
         return Document(source.name, problems=(Problem(trouble, message, Location(file=source.name)),))
-    return _parse(source.name, raw, trouble)
+    held = [raw]
+    del raw  # an index of a million names has 50 MB: nobody keeps the bytes once they are text
+    return _parse(source.name, held, trouble)
 
 
 class _BrokenError(Exception):
@@ -85,10 +87,10 @@ class _BrokenError(Exception):
         self.place = place
 
 
-def _parse(file: str, raw: bytes, trouble: Trouble) -> Document:
+def _parse(file: str, held: list[bytes], trouble: Trouble) -> Document:
     text, notes = "", _Notes()
     try:
-        text = _decode(raw)
+        text = _decode(held.pop())
         data = _load(text, notes)
     except _BrokenError as error:
         place = _location(file, None, text, error.place) if error.place >= 0 else Location(file=file)
