@@ -368,6 +368,10 @@ def _why_skipped(subject: Subject, missing: str) -> str:
     pointers = subject.checkpoint.pointers
     if subject.undescribed is not None and missing in ("contract", "load"):
         return f"needs a contract for drafts with {subject.undescribed}, which drafcheck does not have yet"
+    if missing == "target_head":
+        from drafcheck.targethead import why_no_head
+
+        return f"needs {why_no_head(subject)}"
     if missing != "weights" or not pointers:
         return f"needs {NEEDS[missing]}"
     verb = "is a git lfs pointer" if len(pointers) == 1 else "are git lfs pointers"

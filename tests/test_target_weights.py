@@ -53,6 +53,33 @@ def test_without_the_option_the_rules_are_skipped() -> None:
     }
 
 
+def skips(folder: Path, weights: Path) -> list[str]:
+    """Why DC805 is skipped beside these weights."""
+    [seen] = examine_many([folder], Options(engine="sglang==0.5.15", target_weights=str(weights)))
+    assert "DC805" not in {f.rule for f in seen.findings}
+    return [why for code, why in seen.skipped if code == "DC805"]
+
+
+def test_a_head_of_other_rows_is_not_the_targets(tmp_path: Path) -> None:
+    """The draft itself, in place of its target: a healthy draft stays healthy."""
+    [why] = skips(TRAINED / "draft", TRAINED / "draft")
+    assert why == "needs the target's head: lm_head.weight in --target-weights has 1,024 rows for 2,048 tokens"
+    assert skips(TRAINED / "draft", HEAD) == []
+    write_safetensors(tmp_path / "model.safetensors", {"norm.weight": Weight("F32", (1,), bytes(4))})
+    [none] = skips(TRAINED / "draft", tmp_path)
+    assert none == "needs the target's head, and there is no lm_head.weight in --target-weights"
+
+
+@pytest.mark.parametrize(("extra", "fits"), [(64, True), (65, False)])
+def test_a_padded_head_is_the_targets(tmp_path: Path, extra: int, fits: bool) -> None:
+    [file] = HEAD.glob("*.safetensors")
+    name, head = next((n, w) for n, w in read_safetensors(file).items() if n.endswith("lm_head.weight"))
+    rows, width = head.shape
+    raw = head.raw + bytes(extra * width * 2)
+    write_safetensors(tmp_path / "model.safetensors", {name: Weight(head.dtype, (rows + extra, width), raw)})
+    assert bool(skips(TRAINED / "draft", tmp_path)) is not fits
+
+
 WIDTH, VOCAB, DRAFT_VOCAB = 448, 10240, 2000  # a sixteenth of Kimi-K2's
 KEPT = spread(DRAFT_VOCAB, VOCAB)
 

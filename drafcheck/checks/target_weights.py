@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from drafcheck.finding import Confidence, Location, Severity
-from drafcheck.plan.vocabulary import EMBEDDING, HEAD
+from drafcheck.plan.vocabulary import EMBEDDING
 from drafcheck.registry import Hit, rule
 from drafcheck.source import SourceError
+from drafcheck.targethead import BAD, GOOD, target_head
 
 if TYPE_CHECKING:
     from drafcheck.matrix import Matrix
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from drafcheck.valuescan.heads import Alignment
 
 _SAMPLE = 512  # rows of an embedding that are compared
-_BAD, _GOOD = 0.2, 0.5  # shares of the rows: below the first a mapping is wrong, from the second on one is right
 
 
 @rule("DC804", "embedding-differs", Severity.WARNING, needs=("load", "target_weights"))
@@ -71,7 +71,7 @@ def _difference(ours: Matrix, theirs: Matrix) -> str | None:
     )
 
 
-@rule("DC805", "head-misaligned", Severity.ERROR, needs=("load", "target_weights"), concerns="mapping")
+@rule("DC805", "head-misaligned", Severity.ERROR, needs=("load", "target_weights", "target_head"), concerns="mapping")
 def head_misaligned(s: Subject) -> Iterator[Hit]:
     """The rows of lm_head are those of other tokens than d2t says.
 
@@ -80,7 +80,8 @@ def head_misaligned(s: Subject) -> Iterator[Hit]:
     (`--target-weights`): tokens that are used alike lie near each other in both. Reports when a row seldom has the
     neighbours of the token that this engine's d2t names; and how often other readings of the mapping would be right:
     absolute ids, offsets, the id itself, one off, the reference's. Says nothing about heads that nobody trained, whose
-    rows are all equally far from each other.
+    rows are all equally far from each other, and is skipped where the weights named are not the target's: their head
+    has other rows than the target has tokens.
 
     ## Why is this bad?
     The drafter proposes one token and means another: accept length 2.30 -> 1.01 with permuted rows, 1.08 with the
@@ -93,10 +94,10 @@ def head_misaligned(s: Subject) -> Iterator[Hit]:
     if found is None or not found.tells:
         return
     named, *others = found.agree.items()
-    if named[1] >= _BAD:
+    if named[1] >= BAD:
         return
     best = max(others, key=lambda reading: reading[1])
-    instead = f"; read as {best[0]} it is {best[1]:.0%}" if best[1] >= _GOOD else ""
+    instead = f"; read as {best[0]} it is {best[1]:.0%}" if best[1] >= GOOD else ""
     v = s.vocabulary
     tensors = [t for t in (v.head_tensor, v.d2t_tensor) if t is not None] if v is not None else []
     yield Hit(
@@ -109,14 +110,13 @@ def head_misaligned(s: Subject) -> Iterator[Hit]:
 
 
 def _alignment(s: Subject) -> Alignment | None:
-    from drafcheck.matrix import matrix_called, matrix_in
+    from drafcheck.matrix import matrix_in
     from drafcheck.valuescan.heads import aligned
 
     v = s.vocabulary
-    assert s.target_weights is not None
     if v is None or v.head_tensor is None or not v.targets:
         return None
-    theirs = matrix_called(s.target_weights, HEAD) or matrix_called(s.target_weights, EMBEDDING)
+    theirs = target_head(s)
     ours = matrix_in(s.checkpoint, v.head_tensor)
     if ours is None or theirs is None:
         return None

@@ -1,0 +1,67 @@
+"""The head of the target's own weights (``--target-weights``), and what it says of a mapping."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from drafcheck.plan.vocabulary import EMBEDDING, HEAD, is_another
+from drafcheck.source import SourceError
+
+if TYPE_CHECKING:
+    from drafcheck.matrix import Matrix
+    from drafcheck.subject import Subject
+
+BAD, GOOD = 0.2, 0.5
+"""Shares of the sampled rows: below the first a mapping is not the head's own, from the second on it is."""
+
+
+def target_head(s: Subject) -> Matrix | None:
+    """The target's head, its embedding where the two are one; None where these weights are not the target's."""
+    return None if why_no_head(s) is not None else _found(s)
+
+
+def why_no_head(s: Subject) -> str | None:
+    """Why the weights that were named have no head of this target, a clause; None when they have one.
+
+    It has a row for each token, padding aside: of the target's vocabulary, else of the one that the draft's config and
+    t2d speak of.
+    """
+    head, v = _found(s), s.vocabulary
+    if head is None:
+        return f"the target's head, and there is no {HEAD} in --target-weights"
+    rows = head.tensor.shape[0]
+    if v is None:
+        return None
+    told = [v.target_vocab] if v.target_vocab is not None else [v.vocab, len(v.t2d) if v.t2d is not None else None]
+    other = next((size for size in told if size is not None and is_another(rows, size)), None)
+    if other is None:
+        return None
+    return f"the target's head: {head.tensor.name:.100} in --target-weights has {rows:,} rows for {other:,} tokens"
+
+
+def _found(s: Subject) -> Matrix | None:
+    from drafcheck.matrix import matrix_called
+
+    if s.target_weights is None:
+        return None
+    return matrix_called(s.target_weights, HEAD) or matrix_called(s.target_weights, EMBEDDING)
+
+
+def confirms(s: Subject, tokens: Sequence[int]) -> bool | None:
+    """Whether the rows of the draft's head stand for these tokens by the target's weights; None when nothing tells."""
+    from drafcheck.matrix import matrix_in
+    from drafcheck.valuescan.heads import aligned
+
+    v, theirs = s.vocabulary, target_head(s)
+    ours = matrix_in(s.checkpoint, v.head_tensor) if v is not None and v.head_tensor is not None else None
+    if ours is None or theirs is None:
+        return None
+    try:
+        found = aligned(ours, theirs, {"as given": tokens})
+    except SourceError:
+        return None
+    if found is None or not found.tells:
+        return None
+    share = found.agree["as given"]
+    return None if BAD <= share < GOOD else share >= GOOD
