@@ -184,3 +184,56 @@ def test_output_says_where_and_a_folder_with_something_in_it_is_refused(
     assert json.loads((goal / "config.json").read_text(encoding="utf-8"))
     with pytest.raises(UsageError, match="no empty folder"):
         run_raising(broken, *ENGINE, "--output", goal)
+
+
+def test_a_named_folder_is_written_even_if_nothing_is_to_be_repaired(tmp_path: Path) -> None:
+    result = run(FIXTURES / "good/healthy", "--engine", "sglang==0.5.15", "--output", tmp_path / "copy")
+    assert result.return_value == 0 and result.output.startswith("nothing to repair: copied as it is\n")
+    names = {file.name for file in (FIXTURES / "good/healthy").iterdir()}
+    assert {file.name for file in (tmp_path / "copy").iterdir()} == names
+    assert run(FIXTURES / "DC401/one-state", *ENGINE, "--output", tmp_path / "no").return_value == 1
+    assert not (tmp_path / "no").exists()
+
+
+def test_diff_never_writes_not_even_to_complete_what_was_cut_off(broken: Path) -> None:
+    (broken / ".drafcheck-fix").mkdir()
+    before = sorted(broken.rglob("*"))
+    assert run(broken, *ENGINE, "--in-place", "--diff").return_value == 1
+    assert sorted(broken.rglob("*")) == before
+
+
+def test_folders_that_stay_behind_are_named(broken: Path, tmp_path: Path) -> None:
+    (broken / "logs").mkdir()
+    line = "not taken along, as it is no file: logs\n"
+    assert run(broken, *ENGINE, "--diff").output.endswith(line)
+    assert line in run(broken, *ENGINE, "--output", tmp_path / "new").output
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--output", "s3:x"], "an address is none"),
+        (["--output", "hf://org/name"], "an address is none"),
+        (["--output", ""], "is empty"),
+        (["--max-missing-rows", "3"], "--unsafe"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(broken: Path, args: list[str], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        run_raising(broken, *ENGINE, *args)
+
+
+def test_a_cache_of_the_hub_is_no_place_for_a_new_folder(tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(BROKEN, tmp_path / "snapshots" / "abc"))
+    with pytest.raises(UsageError, match="cache of the Hub"):
+        run_raising(folder, *ENGINE)
+    assert run(folder, *ENGINE, "--output", tmp_path / "new").return_value == 0
+
+
+def test_what_an_unsafe_repair_needs_is_said() -> None:
+
+    case = min((FIXTURES / "DC309").iterdir())
+    engine = (case / "args.txt").read_text(encoding="utf-8").split()
+    offer = "--unsafe with --target-weights may repair DC309 missing-lm-head"
+    assert offer in run(case, *engine).output
+    assert "--target-weights is needed to repair DC309 missing-lm-head" in run(case, *engine, "--unsafe").output

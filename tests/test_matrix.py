@@ -25,7 +25,7 @@ def test_every_checkpoint_has_a_row_and_every_engine_a_column() -> None:
     assert gen_matrix.table().count("\n") == len(names) + 2
 
 
-@pytest.mark.parametrize("engine", sorted(path.name for path in VERDICTS.iterdir()))
+@pytest.mark.parametrize("engine", sorted(path.name for path in VERDICTS.iterdir() if path.is_dir()))
 def test_no_cell_says_otherwise_than_the_real_loader(engine: str) -> None:
     """What is refused was refused by the real loader, and what is taken was loaded."""
     newest = str(releases(engine)[-1])

@@ -286,3 +286,9 @@ def test_values_are_asked_for_on_the_command_line() -> None:
         assert not [s for s in report["checkpoints"][0]["skipped"] if s["rule"] in VALUES]
     for args in (["--sample", "10"], ["--values", "--sample", "0"], ["--values", "--sample", "x"]):
         assert run(*args).exception is not None
+
+
+def test_a_report_says_how_much_was_read() -> None:
+    given = ["check", str(TRAINED / "draft"), "--engine", "sglang==0.5.15", "--values", "--sample", "5%"]
+    assert ", 5% of the values\n" in CliRunner().invoke(cli, given, standalone_mode=False).output
+    assert check(TRAINED / "draft").values == 1

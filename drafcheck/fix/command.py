@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from drafcheck.place import Place
     from drafcheck.report.style import Style
     from drafcheck.runner import Examination
+
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(?!\\)")
+"""How an address begins; a drive of one letter is none."""
 
 
 class FixGiven(Given):
@@ -78,7 +83,7 @@ def fix(path: str, **given: Unpack[FixGiven]) -> int:
     setup = Session(options_of(given, given["select"], given["ignore"])).setup(path)
     if setup.beside:
         raise UsageError(f"a checkpoint is repaired for one engine: {setup.options.engine} is more than one")
-    place = _folder(path, in_place=given["in_place"])
+    place = _folder(path, given)
     watch = Watch(place)
     mended = mend(path, setup, place, wishes)
     if NOTHING_TO_CHECK in {f.rule for f in mended.first.findings}:
@@ -88,20 +93,33 @@ def fix(path: str, **given: Unpack[FixGiven]) -> int:
 
 def _refuse_contradictions(given: FixGiven) -> None:
     """Raises UsageError for options that do not go together."""
-    if given["in_place"] and given["output"] is not None:
+    from drafcheck.address import is_remote
+
+    output = given["output"]
+    if given["in_place"] and output is not None:
         raise UsageError("--in-place and --output do not go together")
+    if output == "":
+        raise UsageError("the path of --output is empty")
+    if output is not None and (is_remote(output) or _SCHEME.match(output)):
+        raise UsageError(f"--output {output}: the new folder is written on this machine, an address is none")
+    if given["max_missing_rows"] and not given["unsafe"]:
+        raise UsageError("--max-missing-rows is for repairs that need --unsafe")
 
 
-def _folder(path: str, *, in_place: bool) -> Place:
-    """The folder of the checkpoint. Raises UsageError for a file, and for an address that is to be written to."""
+def _folder(path: str, given: FixGiven) -> Place:
+    """The folder of the checkpoint. Raises UsageError for a file, and for an address that is to be written to.
+
+    A repair in place that was cut off is completed first, unless nothing may be written there.
+    """
     from drafcheck.place import LocalPlace, locate
 
     place, name = locate(path)
     if name is not None:
         raise UsageError(f"{path} is a file: a whole checkpoint is repaired, give its folder")
     if isinstance(place, LocalPlace):
-        _complete(place.folder)
-    elif in_place:
+        if given["in_place"] and not given["diff"]:
+            _complete(place.folder)
+    elif given["in_place"]:
         raise UsageError(f"{path} is not on this machine: --in-place can not write there")
     return place
 
@@ -123,20 +141,44 @@ def _finish(path: str, place: Place, mended: Mended, watch: Watch, given: FixGiv
     from drafcheck.report.text import printable
 
     style = _style(given)
+    if not mended.rounds and _is_copied(mended, given):
+        checked, said = _written(path, place, mended, watch, given)
+        if not given["quiet"]:
+            write_out("".join(f"{printable(line)}\n" for line in ("nothing to repair: copied as it is", *said)) + "\n")
+        return _closed(checked, given)
     if not mended.rounds:
         if not given["quiet"]:
             clean = outcome(mended.last) is Outcome.CLEAN
             write_out("nothing to repair\n" if clean else "nothing here can be repaired\n")
-            write_out("".join(f"{line}\n" for line in text.offers(mended, unsafe=given["unsafe"])))
+            write_out("".join(f"{line}\n" for line in text.offers(mended, given["unsafe"], given["target_weights"])))
         return _closed(mended.last, given)
     if given["diff"]:
-        write_out(text.diff(mended))
+        left = "".join(f"{printable(line)}\n" for line in _left(place, mended, given))
+        write_out(text.diff(mended) + left)
         return 1
     checked, said = _written(path, place, mended, watch, given)
     if not given["quiet"]:
-        lines = "".join(f"{printable(line)}\n" for line in [*said, *text.offers(mended, unsafe=given["unsafe"])])
+        said += text.offers(mended, given["unsafe"], given["target_weights"])
+        lines = "".join(f"{printable(line)}\n" for line in said)
         write_out(f"{text.repairs(mended, style)}{lines}\n")
     return _closed(checked, given)
+
+
+def _is_copied(mended: Mended, given: FixGiven) -> bool:
+    """Whether a checkpoint that needs no repair is written all the same: to a folder that the user named."""
+    from drafcheck.finding import Severity
+
+    sound = all(finding.severity is not Severity.ERROR for finding in mended.last.findings)
+    return given["output"] is not None and not given["diff"] and sound
+
+
+def _left(place: Place, mended: Mended, given: FixGiven) -> list[str]:
+    """Lines on what a new folder would not hold: folders, and what is no file."""
+    from drafcheck.fix.write import taken_along
+
+    state = mended.state
+    left = [] if given["in_place"] else taken_along(place, {*state.removed, *state.files})[1]
+    return [f"not taken along, as it is no file: {name}" for name in left]
 
 
 def _written(path: str, place: Place, mended: Mended, watch: Watch, given: FixGiven) -> tuple[Examination, list[str]]:
@@ -182,7 +224,11 @@ def _goal(path: str, output: str | None) -> Path:
         return Path(output)
     if is_remote(path):
         return Path(path.rstrip("/").rpartition("/")[2].partition("@")[0] + "-fixed")
-    near = Path(path)
+    near = Path(path.rstrip("/") or path)
+    if near.absolute().parent.name == "snapshots":
+        raise UsageError(
+            f"{path} lies in a cache of the Hub: say where the repaired checkpoint is to be, with --output"
+        )
     if near.name in ("", ".."):
         near = Path(os.path.abspath(path))  # noqa: PTH100 - links stay: the new folder lies beside the link
     return near.with_name(near.name + "-fixed")

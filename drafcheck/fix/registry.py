@@ -34,17 +34,21 @@ Repair = Callable[["Subject", Sequence["Finding"], Wishes], Iterator[Edit]]
 
 
 class Known(NamedTuple):
-    """One repair. ``cost`` is None for one without loss, else what an unsafe one costs, in a clause."""
+    """One repair. ``cost`` is None for one without loss, else what an unsafe one costs, in a clause.
+
+    ``needs`` is the option without which it has nothing to work with.
+    """
 
     code: str
     work: Repair
     cost: str | None
+    needs: str = ""
 
 
 _REPAIRS: dict[str, list[Known]] = {}
 
 
-def repair(*codes: str, cost: str | None = None) -> Callable[[Repair], Repair]:
+def repair(*codes: str, cost: str | None = None, needs: str = "") -> Callable[[Repair], Repair]:
     """Declare the decorated generator as a repair of the findings of these rules.
 
     It gets the Subject, the findings of one of the rules (never none, in the order of the report) and the user's
@@ -54,7 +58,7 @@ def repair(*codes: str, cost: str | None = None) -> Callable[[Repair], Repair]:
 
     def declare(work: Repair) -> Repair:
         for code in codes:
-            _REPAIRS.setdefault(code, []).append(Known(code, work, cost))
+            _REPAIRS.setdefault(code, []).append(Known(code, work, cost, needs))
         return work
 
     return declare

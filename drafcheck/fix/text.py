@@ -5,19 +5,23 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from drafcheck.checkpoint import CONFIG, Checkpoint
 from drafcheck.checks.names import differing
+from drafcheck.errors import UsageError
 from drafcheck.fix.changes import FileChange, config_texts, file_changes, tensor_changes
 from drafcheck.fix.edits import Add, Convert, Drop, DropFile, Edit, Reindex, RemoveKey, Rename, Replace, SetKey
 from drafcheck.fix.layout import name_in_safetensors
 from drafcheck.fix.mend import Mended, Repaired
-from drafcheck.fix.registry import load_repairs
+from drafcheck.fix.registry import Known, Wishes, load_repairs
 from drafcheck.report.style import Style
 from drafcheck.report.table import table
 from drafcheck.report.text import printable
 from drafcheck.words import count, listed
+
+if TYPE_CHECKING:
+    from drafcheck.finding import Finding
 
 _LONGEST = 60  # characters of a value that are shown
 
@@ -143,13 +147,25 @@ def _file(change: FileChange) -> tuple[str, str]:
     )
 
 
-def offers(mended: Mended, *, unsafe: bool) -> list[str]:
-    """Lines on findings that stay and that ``--unsafe`` has a repair for."""
-    if unsafe:
-        return []
-    known, lines = load_repairs(), dict[str, None]()
+def offers(mended: Mended, unsafe: bool, weights: str | None) -> list[str]:
+    """Lines on findings that stay and that ``--unsafe`` has a repair for, and on what such a repair needs."""
+    subject, lines = mended.last.subject, dict[str, None]()
     for finding in mended.last.findings:
-        for repair in known.get(finding.rule, []):
-            if repair.cost is not None:
-                lines[f"--unsafe may repair {finding.rule} {finding.name}: {repair.cost}"] = None
+        for repair in load_repairs().get(finding.rule, []):
+            if repair.cost is None or subject is None:
+                continue
+            lacking = repair.needs if weights is None else ""
+            if lacking and unsafe:
+                lines[f"{lacking} is needed to repair {finding.rule} {finding.name}"] = None
+            elif not unsafe and (lacking or _has_edits(repair, mended, finding)):
+                options = f"--unsafe with {lacking}" if lacking else "--unsafe"
+                lines[f"{options} may repair {finding.rule} {finding.name}: {repair.cost}"] = None
     return list(lines)
+
+
+def _has_edits(repair: Known, mended: Mended, finding: Finding) -> bool:
+    assert mended.last.subject is not None
+    try:
+        return next(iter(repair.work(mended.last.subject, [finding], Wishes(unsafe=True))), None) is not None
+    except UsageError:  # rows without a source, which the user may accept
+        return True

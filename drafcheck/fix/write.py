@@ -55,7 +55,7 @@ def deliver(
     _need_free(goal)
     watch = watch or Watch(base)
     watch.add(piece for file in files.values() for piece in file.pieces)
-    names, left_out = _taken_along(base, {*removed, *files})
+    names, left_out = taken_along(base, {*removed, *files})
     with writing(goal):
         hold = _hidden(goal)
     try:
@@ -87,7 +87,7 @@ def _need_free(goal: Path) -> None:
         raise UsageError(f"can not write {goal}: {reason(error)}") from error
 
 
-def _taken_along(base: Place, replaced: Collection[str]) -> tuple[list[str], list[str]]:
+def taken_along(base: Place, replaced: Collection[str]) -> tuple[list[str], list[str]]:
     """The files of ``base`` that are copied as they are, and what can not be."""
     names = base.names()
     if names is None:

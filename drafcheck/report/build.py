@@ -50,6 +50,7 @@ def checkpoint_report(seen: Examination) -> CheckpointReport:
         beside=tuple(EngineInfo(name=e.name, version=e.version) for e in seen.setup.beside),
         settings=settings.shown if settings is not None else None,
         launch=_launch(seen),
+        values=subject.values.share if subject and subject.values is not None else None,
         producer=_producer(subject) if subject else None,
         reference=_compared(subject) if subject else None,
     )

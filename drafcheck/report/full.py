@@ -131,6 +131,7 @@ def checked(checkpoint: CheckpointReport) -> str:
     parts = [engine, f"contract {checkpoint.contract}" if checkpoint.contract else "no contract for its class"]
     parts += [f"algorithm {checkpoint.algorithm}"] if checkpoint.algorithm else []
     parts += [f"target {checkpoint.target}" if checkpoint.target else "no target"]
+    parts += [f"{checkpoint.values:.0%} of the values"] if checkpoint.values is not None else []
     parts += [_launch(checkpoint.launch)] if checkpoint.launch is not None else []
     parts += [f"settings {checkpoint.settings}"] if checkpoint.settings else []
     return printable("checked for " + ", ".join(parts))

@@ -31,7 +31,7 @@ FOREIGN = "the embedding is the target's, with which the drafter may not have be
 MOVED = "the head drafts the reference's tokens, and rows that it lacks are zeros"
 
 
-@repair("DC309", "DC310", cost=OWN)
+@repair("DC309", "DC310", cost=OWN, needs="--target-weights")
 def borrow_head(s: Subject, _: Sequence[Finding], wishes: Wishes) -> Iterator[Edit]:
     """The rows of the target's head that the draft ids stand for (`--target-weights`)."""
     if wishes.target_weights is None or s.load is None or any("lm_head" in t.name for t in s.load.seen):
@@ -104,7 +104,7 @@ def borrow_embedding(s: Subject, findings: Sequence[Finding], wishes: Wishes) ->
         yield Add(ways[0], first_rows(matrix, parameter.shape[0]), f"the target's {matrix.tensor.name}")
 
 
-@repair("DC312", cost=FOREIGN)
+@repair("DC312", cost=FOREIGN, needs="--target-weights")
 def replace_embedding(s: Subject, _: Sequence[Finding], wishes: Wishes) -> Iterator[Edit]:
     """The target's embedding in place of one with too few rows (`--target-weights`)."""
     v, load = s.vocabulary, s.load
