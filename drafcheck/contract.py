@@ -264,6 +264,7 @@ class Contract(NamedTuple):
     quantised: Table = {}  # how a quantization_config is read, where that is described  # noqa: RUF012
     engine: Engine | None = None
     splits: tuple[Table, ...] = ()  # what tensor parallelism has to divide
+    otherwise: tuple[tuple[str, str], ...] = ()  # flags with which it is built so, each with the key that sets it
     only: tuple[tuple[str, int | str], ...] = ()  # config keys, each with the only value that the book describes
 
     def undescribed(self, config: DraftConfig, beside: Collection[str] = ()) -> str | None:
@@ -271,13 +272,14 @@ class Contract(NamedTuple):
 
         ``beside``: the names of other files of the checkpoint.
         """
-        from drafcheck.lookup import MISSING, is_integer, raw
+        from drafcheck.lookup import MISSING, flag, is_integer, raw
 
         there = [key for key in self.not_described if raw(config, key) not in (MISSING, None, False, 0)]
         if self.quantised:  # it says which of them are described
             from drafcheck.plan.quantised import KEY, undescribed
 
             there = [*filter(None, [undescribed(self, config, beside)]), *(key for key in there if key != KEY)]
+        there += [key for name, key in self.otherwise if flag(self, name, config)]
         key = next(iter(there), None)
         values = ((name, raw(config, name), usual) for name, usual in self.only)
         said = (item for item in values if is_integer(item[1]) or isinstance(item[1], str))
@@ -361,6 +363,7 @@ def _contract(name: str, architecture: str, book: Table, revision: Table, engine
         engine=engine,
         proven=_is_proven(book.get("proof"), revision),
         only=tuple(book.get("not_described", {}).get("other_than", {}).items()),
+        otherwise=tuple(book.get("not_described", {}).get("flags", {}).items()),
     )
 
 

@@ -170,6 +170,7 @@ class Names(Entry):
     loader: Literal["mtp", ""] = ""
     layer: Layer | None = None
     heads: Word = ""
+    beyond: Word = ""
     read: Words = []
     read_with: Words = []
     move: list[Move] = []
@@ -189,6 +190,8 @@ class Names(Entry):
     rename: list[Pair] = []
     rename_once: bool = False
     rename_start: list[Pair] = []
+    spelled: list[Pair] = []
+    spelled_already: Words = []
     alias: dict[str, Word] = {}
     mapping: Word = ""
     mapping_word: Word = ""

@@ -62,6 +62,7 @@ class NotDescribed(Table):
 
     keys: Words = []
     other_than: dict[str, int | str] = {}
+    flags: dict[str, Word] = {}
 
 
 class ContractPart(Table):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cases import case
 from class_drafts import dflash, domino, dspark, eagle1, mla
+from class_relatives import as_the_engine_names_them, dflash2, laguna, mistral, mistral_large
 from drafts import HIDDEN, VOCAB, Draft
 from weights import zeros
 
@@ -138,3 +139,46 @@ def _(draft: Draft) -> None:
 def _(draft: Draft) -> None:
     become(draft, dflash())
     draft.config["dflash_config"]["mask_token_id"] = -1
+
+
+@case("good/eagle-1-mistral", "0.5.23")
+def _(draft: Draft) -> None:
+    become(draft, mistral())
+
+
+@case("DC101/eagle-1-mistral-without-model-prefix", "0.5.23")
+def _(draft: Draft) -> None:
+    become(draft, mistral())
+    as_the_engine_names_them("")(draft)
+
+
+@case("good/eagle-1-mistral-large", "0.5.10")
+def _(draft: Draft) -> None:
+    become(draft, mistral_large())
+
+
+@case("DC101/eagle-1-mistral-large-before-it-was-built", "0.5.9")
+def _(draft: Draft) -> None:
+    become(draft, mistral_large())
+
+
+@case("good/dflash-2", "0.5.19")
+def _(draft: Draft) -> None:
+    become(draft, dflash2())
+
+
+@case("DC102/dflash-2-without-a-codebook", "0.5.23")
+def _(draft: Draft) -> None:
+    become(draft, dflash2())
+    draft.drop("candidate_selector.successor_codebook")
+
+
+@case("good/dflash-laguna", "0.5.15")
+def _(draft: Draft) -> None:
+    become(draft, laguna())
+
+
+@case("DC201/dflash-laguna-gate-of-elements", "0.5.23")
+def _(draft: Draft) -> None:
+    become(draft, laguna())
+    draft.set(gating="per-element")

@@ -32,6 +32,7 @@ from class_edits import (
     swapped,
     without,
 )
+from class_relatives import RELATIVES
 from drafts import DRAFT_VOCAB, HEAD_DIM, HEADS, HIDDEN, INTERMEDIATE, KV_HEADS, VOCAB, Draft
 from weights import integers
 
@@ -308,6 +309,7 @@ FAMILIES: dict[str, tuple[Callable[[], Draft], dict[str, Edit]]] = {
     "dspark-rnn": (lambda: dspark(kind="rnn"), {"plain": lambda _: None}),
     "dspark-draft": (lambda: dspark("DSparkDraftModel"), {"plain": lambda _: None}),
     "dspark-ling": (lambda: dspark("LingDSparkModel"), {"plain": lambda _: None}),
+    **RELATIVES,
 }
 
 

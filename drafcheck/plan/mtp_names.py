@@ -36,6 +36,8 @@ def for_config(contract: Contract, config: DraftConfig) -> Contract:
     filled["layer_name"] = next(iter(names.get("read", [])), "")
     filled["other_heads"] = _other_heads(contract, names, config, layer)
     filled["expert_count"] = contract.value("num_experts", config) or 0
+    if "beyond" in names:
+        filled["layers_built"] = contract.value(names["beyond"], config)
     if _is_quantised(config):
         filled["quantised_parts"] = load_toml("dialects.toml")["quantised"]["parts"]
         return contract._replace(names=filled, proven=False)
@@ -98,6 +100,8 @@ def route_layer(contract: Contract, name: str, parameters: Collection[str]) -> R
         return Route("elsewhere")
     if any(part in name for part in names.get("drop", [])):
         return Route("design")
+    if _is_beyond(names, name):
+        return Route("unknown", looked_for=name)
     name = _moved(names, name)
     for old, new in names.get("rename", []):
         name = name.replace(old, new)
@@ -120,6 +124,13 @@ def _quantised(contract: Contract, name: str, parameters: Collection[str]) -> Ro
 
 def _is_read(names: Table, name: str) -> bool:
     return name.startswith(tuple(names.get("read", ()))) or any(part in name for part in names.get("read_with", ()))
+
+
+def _is_beyond(names: Table, name: str) -> bool:
+    """Whether ``name`` is of a layer that is not built, where the loader passes over such layers at once."""
+    built = names.get("layers_built")
+    number = name.partition("layers.")[2].partition(".")[0]
+    return built is not None and number.isascii() and number.isdigit() and (len(number) > 9 or int(number) >= built)
 
 
 def _moved(names: Table, name: str) -> str:

@@ -30,6 +30,13 @@ class Route(NamedTuple):
 
 def route(contract: Contract, name: str, parameters: Collection[str]) -> Route:
     """Follow ``name`` through renames, the mapping, skipped names, fused parameters and prefixes."""
+    if "spelled" in contract.names:
+        from drafcheck.plan.spelled import respelled  # for these classes alone
+
+        spelled = respelled(contract.names, name)
+        if spelled is None:
+            return Route("unknown", looked_for=name)
+        name = spelled
     if contract.names.get("loader") == "mtp":
         from drafcheck.plan.mtp_names import route_layer  # for these classes alone
 
