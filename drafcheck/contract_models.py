@@ -118,6 +118,9 @@ class ContractBook(ContractPart):
         for section, number, key, value in conditions:
             if value and value not in flags:
                 return f"{value!r} is no [[flag]] of this contract", (section, number, key)
+        for name in self.not_described.flags:
+            if name not in flags:
+                return f"{name!r} is no [[flag]] of this contract", ("not_described", "flags", name)
         for number, param in enumerate(self.param):
             placeholder = re.search(r"\{.*?\}", param.name)
             if placeholder and placeholder[0] not in places:

@@ -204,10 +204,11 @@ def differing(name: str, wanted: str) -> tuple[str, str]:
 
 
 def absent_layers(plan: LoadPlan) -> set[int]:
-    """The decoder layers, the first one apart, of which no parameter is written."""
+    """The decoder layers, the first one apart, of which the file has nothing, under whatever name."""
     built = {layer_of(name) for name in plan.parameters}
     written = {layer_of(w.parameter) for w in plan.writes}
-    return {n for n in built - written if n is not None and n > 0}
+    held = {layer_of(tensor.name) for tensor in plan.seen}
+    return {n for n in built - written - held if n is not None and n > 0}
 
 
 @rule("DC104", "refused-weight", Severity.ERROR, needs=("contract", "load"), concerns="fit")
