@@ -204,6 +204,7 @@ class Names(Entry):
     unknown: Word = ""
     refuse: list[RefusedName] = []
     prefixes: list[str] = []
+    prefix_first: bool = False
     bare: Words = []
     harmless: Words = []
     unknown_stacked: Word = ""

@@ -243,6 +243,23 @@ def test_mla_forgets_the_first_of_two_parts_of_one_name(tmp_path: Path) -> None:
     assert not seen.subject.load.unwritten or "kv_a" not in str(seen.subject.load.unwritten)
 
 
+def test_mla_has_read_a_part_before_it_stops(tmp_path: Path) -> None:
+    draft = made(tmp_path, "mla-yarn", {"draft_vocab_size": None})  # the head is refused, and lies between the two
+    file = draft / "model.safetensors"
+    name = "midlayer.self_attn.kv_a_proj_with_mqa.weight"
+    twin = name.replace("midlayer", "layers.0")
+    weights = read_safetensors(file)
+    write_safetensors(file, {**weights, twin: Weight("BF16", weights[name].shape)}, {"format": "pt"})
+    seen = inspect_one(str(draft), Options(engine="sglang==0.5.12", target=tmp_path / "target"))
+    assert seen.subject is not None and seen.subject.load is not None
+    plan = seen.subject.load
+    assert plan.refused is not None and plan.refused.tensor is not None
+    assert plan.refused.tensor.name == "lm_head.weight"
+    assert twin in {drop.tensor.name for drop in plan.dropped}
+    assert name in {tensor.name for tensor in plan.unread}
+    assert not plan.collisions
+
+
 def test_sizes_left_out_are_those_of_the_config_class(tmp_path: Path) -> None:
     s = subject(tmp_path, "0.5.9", "eagle1-qwen2", model_type="llama4_text")  # 128 elements a head
     assert s.load is not None and s.load.refused is not None
@@ -295,3 +312,16 @@ def test_qwen2_reads_the_size_of_a_head_since_0_4_9(tmp_path: Path) -> None:
     assert refusal(tmp_path, "0.4.8", "eagle1-qwen2", head_dim=64) is None
     refused = refusal(tmp_path, "0.4.9", "eagle1-qwen2", head_dim=64)
     assert refused is not None and refused.cause == "shape"
+
+
+@pytest.mark.parametrize("base", ("eagle3", "eagle1"))
+def test_a_projection_without_a_place_gets_its_prefix_first(tmp_path: Path, base: str) -> None:
+    draft = made(tmp_path, base, {})
+    file = draft / "model.safetensors"
+    for name, error in (("k_proj.weight", "KeyError: 'model.qkv_proj.weight'"), ("other.weight", None)):
+        write_safetensors(file, {**read_safetensors(file), name: Weight("BF16", (64,))}, {"format": "pt"})
+        seen = inspect_one(str(draft), Options(engine="sglang==0.4.8", target=tmp_path / "target"))
+        assert seen.subject is not None and seen.subject.load is not None
+        refused = seen.subject.load.refused
+        assert (refused.error if refused is not None else None) == error
+        write_safetensors(file, {n: w for n, w in read_safetensors(file).items() if n != name}, {"format": "pt"})

@@ -167,7 +167,7 @@ class _State:
             self.plan.unread.append(tensor)
         shards = self.plan.parameters[found.parameter].shards
         held = self.held.setdefault(found.parameter, {})
-        if str(found.shard) in held and self.plan.refused is None:
+        if str(found.shard) in held:
             self._displace(held[str(found.shard)][0], tensor)
         held[str(found.shard)] = (tensor, found)
         if len(held) < len(shards):
@@ -196,8 +196,8 @@ class _State:
 
     def _displace(self, before: Tensor, tensor: Tensor) -> None:
         """A second tensor for a part that still waits: the first one is forgotten."""
-        self.plan.dropped.append(Drop(before, "alone"))
-        if not self._alike(before, tensor):
+        self._forget([before])
+        if self.plan.refused is None and not self._alike(before, tensor):
             self.plan.collisions.append((before, tensor))
 
     def refusal(self, tensor: Tensor, found: Route, fitted: Fit | None) -> Refusal | None:

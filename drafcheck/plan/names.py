@@ -55,7 +55,7 @@ def _route(contract: Contract, name: str, parameters: Collection[str]) -> Route:
     if _skipped(names, name, last):
         return Route("design")
     direct = written.startswith(tuple(names.get("direct", ())))
-    fused, shard = (written, None) if direct else _fused(contract, name)
+    fused, shard = (written, None) if direct else _fused(contract, _prefixed(names, name))
     tried = [written] if direct else _candidates(contract, fused)
     hit = next((candidate for candidate in tried if candidate in parameters), None)
     if hit is not None:
@@ -173,6 +173,15 @@ def _how_far(entry: Table, name: str, under: str, parameters: Collection[str]) -
     return name, False
 
 
+def _prefixed(names: Table, name: str) -> str:
+    """The name in which the loader looks for a projection: some put the prefix before it first, and none afterwards."""
+    return name if not names.get("prefix_first") or _is_bare(names, name) else names["prefixes"][0] + name
+
+
+def _is_bare(names: Table, name: str) -> bool:
+    return any(part in name for part in names.get("bare", []))
+
+
 def _fused(contract: Contract, name: str) -> tuple[str, str | None]:
     for part, (fused, shard) in contract.stacked.items():
         if part in name:
@@ -181,7 +190,7 @@ def _fused(contract: Contract, name: str) -> tuple[str, str | None]:
 
 
 def _candidates(contract: Contract, name: str) -> list[str]:
-    if any(part in name for part in contract.names.get("bare", [])):
+    if contract.names.get("prefix_first") or _is_bare(contract.names, name):
         return [name]
     stripped = [name[len(p) :] for p in contract.names.get("strip", []) if name.startswith(p)]
     return [*(prefix + name for prefix in contract.names.get("prefixes", [""])), *stripped]
