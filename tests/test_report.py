@@ -167,6 +167,7 @@ def test_json_is_valid_and_as_promised() -> None:
         "reference",
         "launch",
         "beside",
+        "values",
     ]
     assert made["findings"][0] == {
         "rule": "DC201",

@@ -192,10 +192,10 @@ class CheckpointReport(_Model):
     producer: ProducerInfo | None = Field(default=None, description="null when the files do not tell")
     reference: Compared | None = Field(default=None, description="null without --reference")
     launch: LaunchInfo | None = Field(default=None, description="null without --launch")
+    beside: tuple[EngineInfo, ...] = Field(default=(), description="the other engines that it was checked for")
     values: float | None = Field(
         default=None, description="the share of the tensors' bytes that --values read; null without it"
     )
-    beside: tuple[EngineInfo, ...] = Field(default=(), description="the other engines that it was checked for")
 
     def count(self, severity: Severity) -> int:
         """How many findings have this severity."""
