@@ -81,6 +81,7 @@ def _write_zip(file: IO[bytes], weights: IO[bytes], data: bytes, tensors: tuple[
 def _write_legacy(file: IO[bytes], weights: IO[bytes], data: bytes, tensors: tuple[Tensor, ...]) -> None:
     for value in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True}):  # the magic number of torch, its protocol
         file.write(pickle.dumps(value, 2))
+    data = data.replace(b"tQ", b"NtQ")  # a storage says here which view it is: none
     file.write(data + pickle.dumps(list(map(str, range(len(tensors)))), 2))
     for one in tensors:
         file.write(struct.pack("<q", one.numel))

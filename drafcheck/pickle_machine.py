@@ -33,13 +33,17 @@ class PickleError(Exception):
 class Machine:
     """Runs one pickle from a stream. After ``run``, ``foreign`` names the first opcode torch would refuse."""
 
-    def __init__(self, stream: IO[bytes], member: str = "") -> None:
-        """``stream`` stands at the pickle's first byte; ``member`` is the file inside an archive, for messages."""
+    def __init__(self, stream: IO[bytes], member: str = "", *, legacy: bool = False) -> None:
+        """``stream`` stands at the pickle's first byte; ``member`` is the file inside an archive, for messages.
+
+        ``legacy``: the pickle is that of a file of before torch 1.6, whose storages say more.
+        """
         self._stream = stream
         self._of = f" of {member}" if member else ""
         self._stack: list[Any] = []
         self._marks: list[int] = []
         self._memo: dict[int, Any] = {}
+        self._legacy = legacy
         self._at = 0
         self.foreign: str | None = None
         self.storages: dict[str, str | None] = {}  # every one that the pickle mentions, with its dtype
@@ -232,7 +236,7 @@ class Machine:
         self._top()
 
     def _persistent(self, _: Any) -> None:
-        storage = storage_of(self._pop())
+        storage = storage_of(self._pop(), legacy=self._legacy)
         self.storages[storage.key] = storage.dtype
         self._stack.append(storage)
 

@@ -60,9 +60,22 @@ class Opaque:
 OPAQUE = Opaque()
 
 
+_ARGUMENTS = {
+    "_rebuild_tensor": (4, 4),
+    "_rebuild_tensor_v2": (6, 7),
+    "_rebuild_tensor_v3": (7, 8),
+    "_rebuild_parameter": (3, 3),
+    "_rebuild_parameter_with_state": (4, 4),
+}
+"""How many arguments these take: torch/_utils.py 2.13."""
+
+
 def call(path: str, args: tuple[Any, ...]) -> Any:
     """What a harmless call gives, as a record."""
     kind = HARMLESS[path]
+    fewest, most = _ARGUMENTS.get(path.rpartition(".")[2], (0, len(args)))
+    if not fewest <= len(args) <= most:
+        raise ValueError(f"{path} called with {len(args)} arguments")
     if kind == "dict":
         return _pairs(args[0]) if args and isinstance(args[0], list) else Table()
     if kind == "tuple":
@@ -108,14 +121,17 @@ def _count(value: Any) -> bool:
     return type(value) is int and 0 <= value < 1 << 63
 
 
-def storage_of(pid: Any) -> Storage:
-    """``('storage', type, key, location, numel)``, and in legacy files the view. Raises ValueError."""
-    if not isinstance(pid, tuple) or len(pid) < 5 or as_text(pid[0]) != "storage":
+def storage_of(pid: Any, *, legacy: bool = False) -> Storage:
+    """``('storage', type, key, location, numel)``, and in ``legacy`` files the view. Raises ValueError.
+
+    torch takes neither more items nor fewer (torch/serialization.py 2.13, both ``persistent_load``).
+    """
+    if not isinstance(pid, tuple) or len(pid) != (6 if legacy else 5) or as_text(pid[0]) != "storage":
         raise ValueError("a persistent id that is not a storage")
     kind, key, numel = pid[1], as_text(pid[2]), pid[4]
     if not isinstance(kind, Global) or kind.path not in STORAGES or key is None or not _count(numel):
         raise ValueError("a storage of an unknown type")
-    view = pid[5] if len(pid) > 5 else None
+    view = pid[5] if legacy else None
     if isinstance(view, tuple) and len(view) == 3 and _count(view[1]):
         return Storage(key, STORAGES[kind.path], numel, offset=view[1])
     return Storage(key, STORAGES[kind.path], numel)

@@ -109,6 +109,8 @@ def _from_archive(source: Source, archive: Archive) -> Header:
     name = archive.prefix + "data.pkl"
     if name not in archive.members:
         raise PickleError("is a zip archive without data.pkl: not a PyTorch checkpoint")
+    if not {archive.prefix + "version", archive.prefix + ".data/version"} & archive.members.keys():
+        raise PickleError("is a zip archive that says no version of its format, which torch refuses")
     size = archive.members[name].file_size
     if size > PICKLE_LIMIT:
         raise UnreadableError(f"has a {name} of {size} bytes, more than the {PICKLE_LIMIT} that are read")
@@ -126,6 +128,7 @@ class _Places:
 
     def __init__(self, archive: Archive) -> None:
         self._archive = archive
+        self._read: set[str] = set()  # torch reads a storage where it is first mentioned, and believes that mention
         order = archive.prefix + "byteorder"
         self._swapped = order in archive.members and archive.content(order, 16) == b"big"
 
@@ -135,6 +138,10 @@ class _Places:
         info = self._archive.members.get(name)
         if info is None:
             return None
+        wanted = storage.numel * (DTYPE_BITS[storage.dtype] // 8) if storage.dtype else 0
+        if wanted > info.file_size and name not in self._read:
+            raise PickleError(f"has {info.file_size} bytes in {name:.200}, where its pickle says {wanted}")
+        self._read.add(name)
         if info.compress_type != 0 or self._swapped:
             return -1, info.file_size - 1
         start = self._archive.start(name)
@@ -152,7 +159,7 @@ def _read_legacy(source: Source) -> Header:
         raise UnreadableError("is a pickle, but not one that torch.save wrote")
     for _ in range(2):
         Machine(stream).run()
-    machine = Machine(stream)
+    machine = Machine(stream, legacy=True)
     value = machine.run()
     keys = Machine(stream).run()
     places = _legacy_places(source, keys, machine.storages, stream.tell())

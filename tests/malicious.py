@@ -173,7 +173,7 @@ def zipped(*members: tuple[str, bytes], method: int = zipfile.ZIP_STORED) -> byt
     stream = io.BytesIO()
     with warnings.catch_warnings(), zipfile.ZipFile(stream, "w", method) as file:
         warnings.simplefilter("ignore")  # names that are there twice
-        for name, data in members:
+        for name, data in (*members, (f"{members[0][0].partition('/')[0]}/version", b"3\n")):
             file.writestr(zipfile.ZipInfo(name), data, method)
     return stream.getvalue()
 

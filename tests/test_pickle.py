@@ -150,6 +150,10 @@ BROKEN = {
     "is a tar archive": b"x" * 257 + b"ustar" + b"x" * 300,
     "is a broken zip archive": archive(state({"t": longs()}), {"0": LONGS})[:200],
     "without data.pkl": archive(b"", {}, name="a").replace(b"data.pkl", b"data.pkx"),
+    "has 40 bytes in archive/data/0, where its pickle says 48": archive(state({"t": longs()}), {"0": LONGS[:40]}),
+    "says no version": archive(state({"t": longs()}), {"0": LONGS}).replace(b"/version", b"/versio_"),
+    "called with 0 arguments": archive(state({"t": b"ctorch._utils\n_rebuild_parameter\n)R"}), {}),
+    "a persistent id": archive(state({"t": longs().replace(b"tQ", b"NtQ")}), {"0": LONGS}),
     "lacks the storage 0": archive(state({"t": longs()}), {}),
     "reaches past its storage of 48 bytes": archive(state({"t": longs((3, 3), (3, 1))}), {"0": LONGS}),
     "a tensor with 2 sizes and 1 strides": archive(state({"t": longs((2, 3), (1,))}), {"0": LONGS}),
@@ -197,6 +201,7 @@ def test_zip_bomb(path: Path) -> None:
     """80 MB of zeros in 80 kB: not unpacked past the limit."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr("a/data.pkl", bytes(80 << 20))
+        file.writestr("a/version", "3")
     trouble, message = trouble_of(path, path.read_bytes())
     assert trouble is Trouble.UNREADABLE and "83886080 bytes, more than the 67108864" in message
 
@@ -214,6 +219,7 @@ def test_big_endian_bytes_have_no_address(path: Path) -> None:
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("a/data.pkl", state({"t": longs()}))
         file.writestr("a/byteorder", "big")
+        file.writestr("a/version", "3")
         file.writestr("a/data/0", LONGS)
     assert read_pickle(LocalFile(path)).tensors[0].start == -1
 

@@ -87,7 +87,11 @@ def archive(
 
 
 def legacy(data: bytes, storages: dict[str, tuple[int, bytes]]) -> bytes:
-    """A torch file of before 1.6: magic, protocol, system, the dict, the keys, then number and elements of each."""
+    """A torch file of before 1.6: magic, protocol, system, the dict, the keys, then number and elements of each.
+
+    Storages in ``data`` are given as those of an archive; here they have one item more, which view they are: None.
+    """
+    data = data.replace(b"tQ", b"NtQ")
     head = pickle.dumps(LEGACY_MAGIC, 2) + pickle.dumps(1001, 2) + pickle.dumps({"little_endian": True}, 2)
     keys = pickle.dumps(list(storages), 2)
     body = b"".join(struct.pack("<q", numel) + raw for numel, raw in storages.values())
