@@ -20,6 +20,7 @@ class _Entry(_Table):
     source: str = ""
 
 
+Order = Literal["by token", "by frequency", ""]
 Sure = Literal["certain", "likely", "guess"]
 Points = Annotated[int, Field(ge=1)]
 
@@ -64,6 +65,7 @@ class Means(_Entry):
     default_confidence: Sure = "certain"
     lost: Word = ""
     norms: Norms = Norms()
+    draft_ids: Order = ""
     theta: Literal["absent", ""] = ""
 
 
@@ -72,7 +74,7 @@ class Writer(_Entry):
 
     name: Word
     version: Word = ""
-    draft_ids: Literal["by frequency", ""] = ""
+    draft_ids: Order = ""
     clue: Annotated[list[Clue], Field(min_length=1)]
     means: list[Means] = []
 

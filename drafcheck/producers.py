@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from drafcheck.tensor import Tensor
 
 BOOK = "producers.toml"
+BY_TOKEN, BY_FREQUENCY = "by token", "by frequency"
 _SURE = (Confidence.GUESS, Confidence.LIKELY, Confidence.CERTAIN)
 _LONGEST = 40  # characters of a version, or of a value that is quoted
 _NEAR = 2  # a candidate has at least so many points
@@ -38,7 +39,8 @@ class Producer(NamedTuple):
     layer k or the ``inputs`` (what enters layer k), None when not known; ``ids_confidence`` takes into account how sure
     the producer is. ``ids_key`` is where it writes them, empty when it never does. ``ids_default`` are the layer inputs
     trained on unless told otherwise, as expressions in n; empty when the files cannot tell. ``lost``: why the layers
-    trained on may not stand in the config, a clause. ``norms``: what the norm flags mean.
+    trained on may not stand in the config, a clause. ``norms``: what the norm flags mean. ``draft_ids``: see
+    ``order_of_draft_ids``.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Producer(NamedTuple):
     default_confidence: Confidence = Confidence.GUESS
     lost: str = ""
     norms: Mapping[str, str] = MappingProxyType({})
+    draft_ids: str = ""
 
     def __str__(self) -> str:
         """Such as ``speculators 0.9.0 (Eagle3Converter)``."""
@@ -87,11 +90,18 @@ def may_leave_theta_out(s: Subject) -> bool:
     return any(means.get("theta") == "absent" for entry in writers for means in entry.get("means", []))
 
 
-def orders_by_token(s: Subject) -> bool:
-    """Whether draft ids rise with their tokens, and t2d tells d2t: no one who may be the writer orders them else."""
+def order_of_draft_ids(s: Subject) -> str:
+    """How draft ids and tokens go together: ``by token`` (t2d tells d2t), ``by frequency``, or empty: not known.
+
+    By token only where the writer is certain or likely; by frequency where anyone who may be the writer has them so.
+    """
     told = producer_of(s)
     names = (told.producer.name,) if told.producer is not None else told.candidates
-    return not any(entry["name"] in names and "draft_ids" in entry for entry in load_toml(BOOK).get("producer", []))
+    writers = [entry for entry in load_toml(BOOK).get("producer", []) if entry["name"] in names]
+    if any(entry.get("draft_ids") == BY_FREQUENCY for entry in writers):
+        return BY_FREQUENCY
+    known = told.producer is not None and told.producer.confidence is not Confidence.GUESS
+    return told.producer.draft_ids if told.producer is not None and known else ""
 
 
 def _tell(files: _Files) -> Told:
@@ -126,6 +136,7 @@ def _producer(files: _Files, entry: Table, clues: list[Table], sure: Confidence)
         default_confidence=weaker(sure, Confidence(means.get("default_confidence", "certain"))),
         lost=means.get("lost", ""),
         norms=means.get("norms", {}),
+        draft_ids=str(means.get("draft_ids") or entry.get("draft_ids") or ""),
     )
 
 

@@ -17,6 +17,7 @@ from weights import Weight, integers, mask, offsets, write_safetensors
 from drafcheck.fix.edits import Add, Edit, Rename, Replace
 from drafcheck.fix.layout import bytes_of
 from drafcheck.fix.registry import Wishes
+from drafcheck.fix.repairs.mapping import ORDERED
 from drafcheck.session import Options
 
 SGLANG = Options(engine="sglang==0.5.15")
@@ -66,17 +67,59 @@ EXPECTED: dict[str, list[int]] = {
 }
 
 
+ASSUMED = ("DC301/no-d2t", "DC302/t2d-stored-as-d2t", "DC306/all-zeros")
+"""Those of which t2d tells the tokens alone, and nobody's marks their order."""
+
+
 @pytest.mark.parametrize("case", EXPECTED)
 def test_the_map_is_the_one_that_the_head_was_trained_with(case: str) -> None:
     """Just one tensor is others than before, and the finding is gone."""
     code = case.partition("/")[0]
-    [edit] = asked(FIXTURES / case, code, options_of(case))
+    wishes = UNSAFE if case in ASSUMED else SAFE
+    [edit] = asked(FIXTURES / case, code, options_of(case), wishes)
     assert values_of(edit) == EXPECTED[case]
-    done = mended(FIXTURES / case, options_of(case))
+    done = mended(FIXTURES / case, options_of(case), wishes)
+    assert [one.cost for one in done.repaired if one.finding.rule == code] == [ORDERED if case in ASSUMED else None]
     before, after = hashed(done.first), contents(done)
     changed = edit.name if isinstance(edit, Add) else edit.tensor.name if isinstance(edit, Replace) else ""
     assert {n: t for n, t in after.items() if n != changed} == {n: t for n, t in before.items() if n != changed}
     assert code not in {f.rule for f in done.last.findings}
+
+
+def flags(draft: Draft) -> None:
+    draft.weights["d2t"] = Weight("BOOL", (VOCAB,), draft.weights["t2d"].raw)
+
+
+def numbers(draft: Draft) -> None:
+    draft.weights["d2t"] = integers(list(draft.weights["t2d"].raw))
+
+
+def zeros(draft: Draft) -> None:
+    draft.weights["d2t"] = integers([0] * DRAFT_VOCAB)
+
+
+def specforge(draft: Draft) -> None:
+    """The marks of a trainer that orders draft ids by token, which last when d2t is gone."""
+    draft.set(rope_parameters={"rope_type": "default", "rope_theta": 10000.0}, rope_theta=10000.0)
+    draft.set(dtype="bfloat16", transformers_version="5.0.0")
+    draft.files["training_state.pt"] = b""
+
+
+@pytest.mark.parametrize(
+    ("code", "change"), [("DC301", lambda d: d.drop("d2t")), ("DC306", zeros), ("DC302", numbers), ("DC308", flags)]
+)
+@pytest.mark.parametrize("known", [True, False])
+def test_t2d_tells_the_order_of_a_trainer_that_goes_by_token(
+    code: str, change: Callable[[Draft], object], known: bool, tmp_path: Path
+) -> None:
+    def edit(draft: Draft) -> None:
+        change(draft)
+        if known:
+            specforge(draft)
+
+    folder = drafted(tmp_path, edit)
+    assert [values_of(e) for e in asked(folder, code)] == ([OFFSETS] if known else [])
+    assert [values_of(e) for e in asked(folder, code, wishes=UNSAFE)] == [OFFSETS]
 
 
 LEFT = (
@@ -115,7 +158,8 @@ def test_t2d_does_not_tell_the_order_of_a_trainer_that_goes_by_frequency(
         else:
             draft.weights["d2t"] = integers([0] * DRAFT_VOCAB)
 
-    assert asked(drafted(tmp_path, edit), code) == []
+    folder = drafted(tmp_path, edit)
+    assert asked(folder, code) == [] and asked(folder, code, wishes=UNSAFE) == []
 
 
 def test_t2d_of_another_size_tells_nothing(tmp_path: Path) -> None:
@@ -141,7 +185,9 @@ def test_other_whole_numbers_are_no_d2t(tmp_path: Path) -> None:
         draft.drop("d2t")
         draft.weights["counts"] = integers([7] * DRAFT_VOCAB)
 
-    [found] = asked(drafted(tmp_path, edit), "DC301")
+    folder = drafted(tmp_path, edit)
+    assert asked(folder, "DC301") == []
+    [found] = asked(folder, "DC301", wishes=UNSAFE)
     assert isinstance(found, Add) and values_of(found) == OFFSETS
 
 
@@ -180,7 +226,9 @@ def test_a_mapping_file_in_the_folder_tells(with_t2d: bool, tmp_path: Path) -> N
 )
 def test_a_mapping_file_that_does_not_belong_tells_nothing(name: str, tokens: list[int], tmp_path: Path) -> None:
     """What is left is t2d."""
-    [found] = asked(drafted(tmp_path, lambda d: side_file(d, name, tokens)), "DC301")
+    folder = drafted(tmp_path, lambda d: side_file(d, name, tokens))
+    assert asked(folder, "DC301") == []
+    [found] = asked(folder, "DC301", wishes=UNSAFE)
     assert isinstance(found, Add) and found.why == "from t2d"
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from click.testing import CliRunner
-from variants import VARIANTS, Pair, build, healthy
+from variants import TRAINED, VARIANTS, Pair, build, healthy
 from weights import read_safetensors
 
 from drafcheck import lint
@@ -26,12 +26,14 @@ class Repair(NamedTuple):
     """The rule whose finding is repaired, and in what the result may differ from the healthy drafter, with the reason.
 
     ``names`` maps tensors to other spellings of this release, ``keys`` are keys that say what their absence says.
+    ``unsafe``: it rests on what the files do not say.
     """
 
     code: str
     names: tuple[tuple[str, str], ...] = ()
     keys: tuple[str, ...] = ()
     dtype: str = ""
+    unsafe: bool = False
 
 
 LAYERS = (("layers.0.", "midlayer."),)  # this release takes both
@@ -41,7 +43,7 @@ REPAIRED = {
     "04b_module_everything": Repair("DC105"),
     "04c_draft_layers0": Repair("DC105", names=LAYERS),
     "04d_draft_model_everything": Repair("DC105"),
-    "05_no_d2t": Repair("DC301"),  # from t2d
+    "05_no_d2t": Repair("DC301", unsafe=True),  # from t2d: nobody's marks say that draft ids rise with their tokens
     "06_d2t_absolute": Repair("DC305"),
     "13a_no_draft_vocab_size": Repair("DC302"),
     "13b_draft_vocab_512": Repair("DC302"),
@@ -59,7 +61,7 @@ REPAIRED = {
     "35_bin": Repair("DC010"),
     "36_target_hidden_size_512": Repair("DC401", keys=("target_hidden_size",)),
     "37_arch_eagle1": Repair("DC504"),
-    "38_d2t_zero": Repair("DC306"),
+    "38_d2t_zero": Repair("DC306", unsafe=True),  # as 05
     "39_d2t_512": Repair("DC302"),
     "41_no_architectures": Repair("DC501"),
     "42_intermediate_1024": Repair("DC201"),
@@ -115,15 +117,34 @@ def test_the_repaired_drafter_is_the_healthy_one(tmp_path: Path, variant: str) -
     folder = pair.write(tmp_path / "ckpt")
     assert repair.code in {f.rule for f in lint(folder, engine=ENGINE, **pair.options).findings}
     before = files(folder)
-    assert fix(folder, pair) == 0
-    assert files(folder) == before
     goal = tmp_path / "fixed"
+    if repair.unsafe:
+        assert fix(folder, pair) == 1 and not goal.exists()
+    assert fix(folder, pair, *(["--unsafe"] if repair.unsafe else [])) == 0
+    assert files(folder) == before
     mended = {renamed(n, repair): (w.dtype, w.shape, w.raw) for n, w in _weights(goal)}
     expected = {n: (w.dtype, w.shape, w.raw) for n, w in (pair if repair.dtype else good).weights.items()}
     assert mended == expected
     assert {w.dtype for _, w in _weights(goal)} <= {"BF16", "I64", "BOOL", repair.dtype}
     assert config_of(goal, repair) == {k: v for k, v in good.config.items() if k not in repair.keys}
     assert lint(goal, engine=ENGINE, **pair.options).checkpoints[0].outcome is Outcome.CLEAN
+
+
+@pytest.mark.parametrize("variant", [name for name, repair in REPAIRED.items() if repair.unsafe])
+def test_the_targets_head_confirms_what_t2d_does_not_tell(tmp_path: Path, variant: str) -> None:
+    """Without --unsafe, and not where the rows of lm_head are in another order: then not with it either."""
+    pair, more = build(variant), ("--target-weights", str(TRAINED / "target-head"))
+    folder = pair.write(tmp_path / "ckpt")
+    assert fix(folder, pair, *more) == 0
+    expected = {n: (w.dtype, w.shape, w.raw) for n, w in healthy().weights.items()}
+    assert {n: (w.dtype, w.shape, w.raw) for n, w in _weights(tmp_path / "fixed")} == expected
+    shuffled = build("07a_lm_head_permuted").weights["lm_head.weight"]
+    pair.weights["lm_head.weight"] = shuffled
+    (tmp_path / "other").mkdir()
+    other = pair.write(tmp_path / "other" / "ckpt")
+    assert fix(other, pair, "--unsafe", *more) == 1 and not (tmp_path / "other" / "fixed").exists()
+    report = lint(other, engine=ENGINE, target_weights=more[1], **pair.options)
+    assert not any(f.fixable for f in report.findings)
 
 
 def _weights(folder: Path) -> Iterator[tuple[str, Any]]:

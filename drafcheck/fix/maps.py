@@ -13,9 +13,10 @@ from drafcheck.decode import DecodeError
 from drafcheck.errors import UsageError
 from drafcheck.fix.edits import Content
 from drafcheck.plan.vocabulary import is_another, kept_tokens
-from drafcheck.producers import orders_by_token
+from drafcheck.producers import BY_FREQUENCY, BY_TOKEN, order_of_draft_ids
 from drafcheck.reference import Reference, from_file, settled
 from drafcheck.source import SourceError
+from drafcheck.targethead import confirms
 
 if TYPE_CHECKING:
     from drafcheck.plan.model import VocabularyPlan
@@ -26,21 +27,35 @@ FROM_REFERENCE = "from the reference"
 
 
 class Map(NamedTuple):
-    """The target token of each draft id, and what says so: ``from t2d``; ``sure``: whatever the d2t at hand says."""
+    """The target token of each draft id, and what says so: ``from t2d``.
+
+    ``sure``: whatever the d2t at hand says. ``assumed``: which tokens there are is known, and that draft ids rise with
+    them is not.
+    """
 
     tokens: Sequence[int]
     source: str
     sure: bool = False
+    assumed: bool = False
 
 
-def map_of(s: Subject, *, trusting: bool = False) -> Map | None:
+def map_of(s: Subject, *, trusting: bool = False, assuming: bool = False) -> Map | None:
     """The map that the head was trained with, where something beside d2t tells it for certain; None otherwise.
 
     In this order: ``--reference``, when its head is the same, or the checkpoint's t2d keeps exactly its tokens, or when
-    ``trusting`` the user; a mapping file in the folder, of the right size; t2d alone, unless the trainer may have
-    ordered draft ids otherwise than by token.
+    ``trusting`` the user; a mapping file in the folder, of the right size; t2d alone, where draft ids are known to rise
+    with their tokens, or when ``assuming`` that they do. The target's weights, where they are named, have the last
+    word: what they contradict is passed over, and what they confirm is no more assumed.
     """
-    return next(_maps(s, trusting=trusting), None)
+    found = (_weighed(s, told) for told in _maps(s, trusting=trusting))
+    return next((told for told in found if told is not None and (assuming or not told.assumed)), None)
+
+
+def _weighed(s: Subject, told: Map) -> Map | None:
+    verdict = confirms(s, told.tokens)
+    if verdict is None:
+        return told
+    return told._replace(sure=True, assumed=False) if verdict else None
 
 
 def _maps(s: Subject, *, trusting: bool) -> Iterator[Map]:
@@ -55,12 +70,14 @@ def _maps(s: Subject, *, trusting: bool) -> Iterator[Map]:
             yield Map(found.targets, FROM_REFERENCE, sure=True)
         if (kept or trusting) and found.ordered and not found.full and is_map(v, found.targets, kept):
             yield Map(found.targets, FROM_REFERENCE)
+    order = order_of_draft_ids(s)
     for name, told in _beside(s):
         found = settled(told, rows, v.vocab)
-        if (found.ordered or orders_by_token(s)) and is_map(v, found.targets, kept or kept_tokens(found.t2d or b"")):
-            yield Map(found.targets, f"from {name}")
-    if kept and is_map(v, kept, kept) and orders_by_token(s):
-        yield Map(kept, "from t2d")
+        fits = is_map(v, found.targets, kept or kept_tokens(found.t2d or b""))
+        if fits and (found.ordered or order != BY_FREQUENCY):
+            yield Map(found.targets, f"from {name}", assumed=not found.ordered and order != BY_TOKEN)
+    if kept and is_map(v, kept, kept) and order != BY_FREQUENCY:
+        yield Map(kept, "from t2d", assumed=order != BY_TOKEN)
 
 
 def has_same_head(s: Subject) -> bool:

@@ -13,9 +13,10 @@ from drafcheck.fix.pieces import Span
 from drafcheck.fix.registry import Wishes, repair
 from drafcheck.plan.inverse import FLAGS, INVERSE, tokens_of
 from drafcheck.plan.names import route
-from drafcheck.plan.vocabulary import is_reduced, judge, kept_tokens
-from drafcheck.producers import orders_by_token
+from drafcheck.plan.vocabulary import is_reduced, judge, kept_tokens, to_targets
+from drafcheck.producers import BY_FREQUENCY, BY_TOKEN, order_of_draft_ids
 from drafcheck.source import SourceError
+from drafcheck.targethead import confirms
 
 if TYPE_CHECKING:
     from drafcheck.finding import Finding
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 D2T = "d2t"
 TRUST = "the reference's mapping is taken for that of this head, which nothing in the checkpoint confirms"
+ORDERED = "draft ids are taken to rise with their tokens, which nothing confirms (`--target-weights` may)"
 BELIEVED = "d2t is taken for the right one of the two, which nothing confirms"
 _EXACT = {"BF16": 1 << 8, "F16": 1 << 11, "F32": 1 << 24, "F64": 1 << 53}
 """By dtype, the largest whole number below which it holds all of them: as large is one over the relative rounding."""
@@ -41,12 +43,12 @@ def add_map(s: Subject, _: Sequence[Finding], __: Wishes) -> Iterator[Edit]:
     yield from missing_map(s)
 
 
-def missing_map(s: Subject) -> list[Edit]:
-    """What gives the head its d2t; nothing where none is known."""
+def missing_map(s: Subject, *, assuming: bool = False) -> list[Edit]:
+    """What gives the head its d2t; nothing where none is known, but for its order when ``assuming`` that one."""
     v, contract, load = _plan(s), s.contract, s.load
     if contract is None or load is None or not _takes_map(s):
         return []
-    found = _misnamed(s) or map_of(s)
+    found = _misnamed(s) or map_of(s, assuming=assuming)
     if isinstance(found, Rename):
         return [found]
     if found is not None:
@@ -70,7 +72,9 @@ def _misnamed(s: Subject) -> Rename | None:
     alike = [t for t in load.nameless if t.dtype in ("I64", "I32") and t.shape == (rows_of(v),)]
     for tensor in alike:
         values = _values(s, tensor)
-        if values is not None and judge(values, v.t2d, v.vocab) in _PROVEN:
+        if values is None or (meant := judge(values, v.t2d, v.vocab)) not in _PROVEN:
+            continue
+        if confirms(s, to_targets(values, str(meant[0]))) is not False:
             return Rename(tensor, D2T)
     return None
 
@@ -91,8 +95,11 @@ def replace_map(s: Subject, _: Sequence[Finding], __: Wishes) -> Iterator[Edit]:
     yield from faulty_map(s)
 
 
-def faulty_map(s: Subject) -> list[Edit]:
-    """What mends a d2t of the wrong length, with impossible tokens, or turned round, where that is known."""
+def faulty_map(s: Subject, *, assuming: bool = False) -> list[Edit]:
+    """What mends a d2t of the wrong length, with impossible tokens, or turned round, where that is known.
+
+    ``assuming`` as for ``missing_map``.
+    """
     v = _plan(s)
     tensor = v.d2t_tensor
     if tensor is None or _right(v):
@@ -106,16 +113,8 @@ def faulty_map(s: Subject) -> list[Edit]:
     ):
         content = Content(tensor.dtype, (rows,), (Span(file.source, tensor.start, tensor.stop),))
         return [Replace(tensor, content, "one row of values")]
-    found = _turned(s) or _cut(v) or _known(s)
+    found = _turned(s, assuming=assuming) or _cut(s) or _known(s, assuming=assuming)
     return [Replace(tensor, offsets(found.tokens), found.source)] if found is not None else []
-
-
-def _flattened(s: Subject, tensor: Tensor) -> list[Edit]:
-    """The same values in one row, where there is one for each draft id."""
-    rows, file = rows_of(_plan(s)), s.checkpoint.file(tensor.file)
-    if file is None or rows is None or tensor.numel != rows or tensor.start < 0:
-        return []
-    return [Replace(tensor, Content(tensor.dtype, (rows,), (Span(file.source, tensor.start, tensor.stop),)), "one row")]
 
 
 def _right(v: VocabularyPlan) -> bool:
@@ -123,33 +122,40 @@ def _right(v: VocabularyPlan) -> bool:
     return v.targets is not None and v.meant != "identity" and is_map(v, v.targets)
 
 
-def _turned(s: Subject) -> Map | None:
+def _turned(s: Subject, *, assuming: bool) -> Map | None:
     """The map in a d2t that has an entry for each target token; only where t2d confirms it."""
     v = _plan(s)
     if v.raw is None or v.certainty is not Confidence.CERTAIN or not (rows := rows_of(v)):
         return None
     if v.meant == INVERSE:
-        return Map(tokens_of(v.raw, rows), "offsets in place of the inverse map")
-    if v.meant == FLAGS and orders_by_token(s):
-        return Map([token for token, flag in enumerate(v.raw) if flag], "offsets in place of t2d's flags")
-    return None
+        tokens = tokens_of(v.raw, rows)
+        return Map(tokens, "offsets in place of the inverse map") if confirms(s, tokens) is not False else None
+    if v.meant != FLAGS:
+        return None
+    tokens = [token for token, flag in enumerate(v.raw) if flag]
+    told, order = confirms(s, tokens), order_of_draft_ids(s)
+    known = told or (told is None and order == BY_TOKEN)
+    may_be = assuming and told is None and order != BY_FREQUENCY
+    return Map(tokens, "offsets in place of t2d's flags") if known or may_be else None
 
 
-def _cut(v: VocabularyPlan) -> Map | None:
+def _cut(s: Subject) -> Map | None:
     """The first values of a d2t that is longer than the head, where they lead to exactly the tokens of t2d."""
+    v = _plan(s)
     rows = rows_of(v)
     if v.targets is None or v.t2d is None or not rows or len(v.targets) <= rows:
         return None
     tokens = list(v.targets[:rows])
-    return Map(tokens, f"its first {rows} values") if is_map(v, tokens, kept_tokens(v.t2d)) else None
+    fits = is_map(v, tokens, kept_tokens(v.t2d)) and confirms(s, tokens) is not False
+    return Map(tokens, f"its first {rows} values") if fits else None
 
 
-def _known(s: Subject) -> Map | None:
-    """A map from elsewhere that has the tokens of what is right in the d2t at hand; zeros say nothing."""
+def _known(s: Subject, *, assuming: bool) -> Map | None:
+    """A map from elsewhere that agrees in most places with the d2t at hand; zeros say nothing."""
     v = _plan(s)
-    found = map_of(s)
-    if found is None or v.meant == "identity":
-        return found
+    found = map_of(s, assuming=True)
+    if v.meant == "identity" or found is None:
+        return map_of(s, assuming=assuming)
     if v.targets is None:
         return found if found.sure else None
     return found if found.sure or agrees(v.targets, found.tokens) else None
@@ -168,6 +174,17 @@ def trust_reference(s: Subject, _: Sequence[Finding], __: Wishes) -> Iterator[Ed
         yield Replace(tensor, content, found.source) if tensor is not None else Add(D2T, content, found.source)
 
 
+@repair("DC301", "DC302", "DC306", "DC308", cost=ORDERED)
+def trust_order(s: Subject, findings: Sequence[Finding], wishes: Wishes) -> Iterator[Edit]:
+    """The tokens of t2d in rising order, where who wrote the head is not known to order them so."""
+    if list(trust_reference(s, findings, wishes)):
+        return
+    of_dtype = integral_map if findings[0].rule == "DC308" else faulty_map
+    work = missing_map if _plan(s).d2t_tensor is None else of_dtype
+    if not work(s):
+        yield from work(s, assuming=True)
+
+
 @repair("DC305")
 def subtract_ids(s: Subject, _: Sequence[Finding], __: Wishes) -> Iterator[Edit]:
     """Target token minus draft id."""
@@ -178,6 +195,8 @@ def absolute_map(s: Subject) -> list[Edit]:
     """Offsets in place of target tokens; where there is a t2d, only if it keeps exactly these."""
     v = _plan(s)
     if v.d2t_tensor is None or v.raw is None or not is_map(v, v.raw, kept_tokens(v.t2d or b"")):
+        return []
+    if confirms(s, v.raw) is False:
         return []
     return [Replace(v.d2t_tensor, offsets(v.raw), "offsets in place of target tokens")]
 
@@ -237,20 +256,20 @@ def whole_numbers(s: Subject, _: Sequence[Finding], __: Wishes) -> Iterator[Edit
     yield from integral_map(s)
 
 
-def integral_map(s: Subject) -> list[Edit]:
-    """d2t as I64; nothing where numbers were lost and nothing tells them."""
+def integral_map(s: Subject, *, assuming: bool = False) -> list[Edit]:
+    """d2t as I64; nothing where numbers were lost and nothing tells them. ``assuming`` as for ``missing_map``."""
     v = _plan(s)
     tensor, raw = v.d2t_tensor, v.raw
     if tensor is None or raw is None:
         return []
     if tensor.dtype == "BOOL":
-        found = _turned(s)
+        found = _turned(s, assuming=assuming)
         return [Replace(tensor, offsets(found.tokens), found.source)] if found is not None else []
     most = _EXACT.get(tensor.dtype) if is_float(tensor.dtype) else None
     proven = v.meant in ("offset", "absolute") and v.certainty is Confidence.CERTAIN and v.t2d is not None
     if proven or not is_float(tensor.dtype) or (most is not None and all(abs(value) <= most for value in raw)):
         return [Replace(tensor, whole(raw), "the same numbers as I64")] if max(raw, default=0) < 1 << 63 else []
-    known = map_of(s)
+    known = map_of(s, assuming=True)  # the numbers that are left tell the order
     if known is None or most is None or len(raw) != len(known.tokens):
         return []
     ids = [token - draft for draft, token in enumerate(known.tokens)]
