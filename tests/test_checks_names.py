@@ -204,7 +204,12 @@ def test_scales_without_a_quantization_config(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", ["gelu", None, 0, []])
 def test_another_activation_is_refused(tmp_path: Path, value: Any) -> None:
-    (found,) = findings(write(tmp_path, head(), hidden_act=value), "0.5.15", "DC509")
+    """By the class; what is no text by the config's types, where the release checks them."""
+    path = write(tmp_path, head(), hidden_act=value)
+    said = "Unsupported activation" if value == "gelu" else "Field 'hidden_act' expected text"
+    (found,) = findings(path, "0.5.15", "DC509")
+    assert "`hidden_act`" in found.message and said in found.message
+    (found,) = findings(path, "0.5.9", "DC509")
     assert "Unsupported activation" in found.message
     assert codes(write(tmp_path, head(), hidden_act="silu"), "0.5.15", "DC5") == []
 
@@ -286,7 +291,15 @@ def test_biases(tmp_path: Path) -> None:
     assert findings(tmp_path / "c", "0.4.9", "DC204") == []
 
 
-@pytest.mark.parametrize("value", ["64", 64.0, True, [64], {"a": 1}, -1, 0, None])
+def test_sizes_that_are_none_are_errors(tmp_path: Path) -> None:
+    """Of the right type, and the tensors or the heads do not fit them."""
+    (found,) = findings(write(tmp_path / "a", head(), hidden_size=-1), "0.5.15", "DC509")
+    assert "The hidden size (-1) is not a multiple" in found.message
+    (found,) = findings(write(tmp_path / "b", head(), hidden_size=0), "0.5.15", "DC201")
+    assert "builds 0 and refuses" in found.message
+
+
+@pytest.mark.parametrize("value", ["64", 64.0, True, [64], {"a": 1}, None])
 def test_sizes_of_the_wrong_type(tmp_path: Path, value: Any) -> None:
     (found,) = findings(write(tmp_path, head(), hidden_size=value), "0.5.15", "DC509")
     assert "`hidden_size`" in found.message

@@ -87,9 +87,9 @@ BEYOND = {
 
 
 def fix(folder: Path, pair: Pair, *more: str) -> int:
-    """Repair a draft into ``fixed`` beside it; the exit code."""
+    """Repair a draft into the folder that is named after it; the exit code."""
     options = [word for name, value in pair.options.items() for word in (f"--{name}", value)]
-    args = ["fix", str(folder), "--engine", ENGINE, "--output", str(folder.parent / "fixed"), *options, *more]
+    args = ["fix", str(folder), "--engine", ENGINE, *options, *more]
     result = CliRunner().invoke(cli, args, standalone_mode=False)
     if result.exception is not None:
         raise result.exception
@@ -117,7 +117,7 @@ def test_the_repaired_drafter_is_the_healthy_one(tmp_path: Path, variant: str) -
     folder = pair.write(tmp_path / "ckpt")
     assert repair.code in {f.rule for f in lint(folder, engine=ENGINE, **pair.options).findings}
     before = files(folder)
-    goal = tmp_path / "fixed"
+    goal = tmp_path / "ckpt-fixed"
     if repair.unsafe:
         assert fix(folder, pair) == 1 and not goal.exists()
     assert fix(folder, pair, *(["--unsafe"] if repair.unsafe else [])) == 0
@@ -158,7 +158,7 @@ def test_what_is_beyond_repair_is_left_alone(tmp_path: Path, variant: str) -> No
     report = lint(folder, engine=ENGINE, **pair.options)
     assert not any(f.fixable for f in report.findings)
     assert fix(folder, pair) == report.exit_code
-    assert not (tmp_path / "fixed").exists()
+    assert not (tmp_path / "ckpt-fixed").exists()
 
 
 def test_no_other_variant_has_anything_to_repair(tmp_path: Path) -> None:
@@ -168,12 +168,12 @@ def test_no_other_variant_has_anything_to_repair(tmp_path: Path) -> None:
         pair = build(variant)
         folder = pair.write(tmp_path / variant)
         assert fix(folder, pair) == 0
+        assert not (tmp_path / f"{variant}-fixed").exists()
         assert not any(f.fixable for f in lint(folder, engine=ENGINE, **pair.options).findings)
-    assert not (tmp_path / "fixed").exists()
 
 
 def test_a_length_is_raised_on_demand(tmp_path: Path) -> None:
     pair = build("14a_maxpos128")
     folder = pair.write(tmp_path / "ckpt")
     assert fix(folder, pair, "--unsafe") == 0
-    assert config_of(tmp_path / "fixed", Repair("DC505")) == healthy().config
+    assert config_of(tmp_path / "ckpt-fixed", Repair("DC505")) == healthy().config
