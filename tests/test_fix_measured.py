@@ -137,12 +137,12 @@ def test_the_targets_head_confirms_what_t2d_does_not_tell(tmp_path: Path, varian
     folder = pair.write(tmp_path / "ckpt")
     assert fix(folder, pair, *more) == 0
     expected = {n: (w.dtype, w.shape, w.raw) for n, w in healthy().weights.items()}
-    assert {n: (w.dtype, w.shape, w.raw) for n, w in _weights(tmp_path / "fixed")} == expected
+    assert {n: (w.dtype, w.shape, w.raw) for n, w in _weights(tmp_path / "ckpt-fixed")} == expected
     shuffled = build("07a_lm_head_permuted").weights["lm_head.weight"]
     pair.weights["lm_head.weight"] = shuffled
     (tmp_path / "other").mkdir()
     other = pair.write(tmp_path / "other" / "ckpt")
-    assert fix(other, pair, "--unsafe", *more) == 1 and not (tmp_path / "other" / "fixed").exists()
+    assert fix(other, pair, "--unsafe", *more) == 1 and not (tmp_path / "other" / "ckpt-fixed").exists()
     report = lint(other, engine=ENGINE, target_weights=more[1], **pair.options)
     assert not any(f.fixable for f in report.findings)
 
