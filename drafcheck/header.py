@@ -19,7 +19,7 @@ from drafcheck.finding import Location
 from drafcheck.header_json import DTYPE_BITS, WORD, CorruptError, Parser
 from drafcheck.lfs import POINTER_LIMIT, lfs_pointer
 from drafcheck.source import Source, SourceError
-from drafcheck.tensor import Problem, Tensor, Trouble
+from drafcheck.tensor import Problem, Tensor, Trouble, Uncopied
 
 HEADER_LIMIT = 100_000_000
 """The longest header in bytes that the safetensors library accepts."""
@@ -27,11 +27,15 @@ HEADER_LIMIT = 100_000_000
 
 @dataclass(slots=True)
 class Header:
-    """What a weight file declares. ``tensors`` are in the order of the file's bytes (a pickle: of its dict)."""
+    """What a weight file declares. ``tensors`` are in the order of the file's bytes (a pickle: of its dict).
+
+    ``uncopied`` are the entries of a pickle, tensors or not, that can not be written as safetensors as they lie.
+    """
 
     tensors: tuple[Tensor, ...] = ()
     problems: tuple[Problem, ...] = ()
     metadata: dict[str, str] = field(default_factory=dict)
+    uncopied: dict[str, Uncopied] = field(default_factory=dict)
 
 
 def read_header(source: Source) -> Header:

@@ -1,7 +1,8 @@
 """The names that a torch state dict may mention, and what each stands for.
 
 They are those that ``torch.load(weights_only=True)`` lets through (torch 2.13, ``_get_allowed_globals``).
-Quantised, sparse and nested tensors are among them; drafcheck lists none of those, as no loader takes them for weights.
+Quantised, sparse and nested tensors are among them; they are no tensors that drafcheck lists, as no loader takes them
+for weights, but it is told that they are there.
 """
 
 from __future__ import annotations
@@ -47,9 +48,21 @@ _STORAGE_TYPES: dict[str, str | None] = {
     "ComplexDoubleStorage": None,
 }
 
+UNNAMED_BYTES = {
+    "torch.ComplexDoubleStorage": 16,
+    "torch.cuda.ComplexDoubleStorage": 16,
+    "torch.QInt8Storage": 1,
+    "torch.QUInt8Storage": 1,
+    "torch.QInt32Storage": 4,
+    "torch.QUInt4x2Storage": 1,
+    "torch.QUInt2x4Storage": 1,
+}
+"""The bytes of an element of the storages whose dtype safetensors has no name for."""
+
 STORAGES: dict[str, str | None] = {
     **{f"torch.{name}": dtype for name, dtype in _STORAGE_TYPES.items()},
     **{f"torch.cuda.{name}": dtype for name, dtype in _STORAGE_TYPES.items()},
+    **dict.fromkeys(UNNAMED_BYTES),
     "torch.storage.UntypedStorage": "U8",
     "torch.storage.TypedStorage": "U8",
 }
@@ -63,8 +76,7 @@ _OTHER_DTYPES = """
 _ELEMENTS = "BFloat16 Byte Char Double Float Half Int Long Short"
 
 _OTHER_TENSORS = """
-    torch.BoolTensor torch.cuda.BoolTensor torch.QInt8Storage torch.QInt32Storage torch.QUInt8Storage
-    torch.QUInt4x2Storage torch.QUInt2x4Storage torch._tensor._rebuild_from_type_v2
+    torch.BoolTensor torch.cuda.BoolTensor
     torch._utils._rebuild_device_tensor_from_cpu_tensor torch._utils._rebuild_device_tensor_from_numpy
     torch._utils._rebuild_meta_tensor_no_storage torch._utils._rebuild_nested_tensor torch._utils._rebuild_qtensor
     torch._utils._rebuild_sparse_tensor torch._utils._rebuild_wrapper_subclass torch.per_channel_affine
@@ -82,6 +94,7 @@ HARMLESS: dict[str, str] = {
     "torch._utils._rebuild_parameter": "parameter",
     "torch._utils._rebuild_parameter_with_state": "parameter",
     "torch.nn.parameter.Parameter": "parameter",
+    "torch._tensor._rebuild_from_type_v2": "typed",
     "torch.Tensor": "opaque",
     "torch.device": "opaque",
     "torch.serialization._get_layout": "opaque",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import IO, TYPE_CHECKING, Any
 
 from drafcheck.pickle_globals import HARMLESS, LITERALS, WEIGHTS_ONLY, resolved
-from drafcheck.pickle_records import OPAQUE, Global, Table, call, storage_of
+from drafcheck.pickle_records import OPAQUE, Global, Storage, Table, TensorRecord, call, storage_of
 
 if TYPE_CHECKING:
     from pickletools import OpcodeInfo
@@ -46,7 +46,7 @@ class Machine:
         self._legacy = legacy
         self._at = 0
         self.foreign: str | None = None
-        self.storages: dict[str, str | None] = {}  # every one that the pickle mentions, with its dtype
+        self.storages: dict[str, Storage] = {}  # every one as the pickle first mentions it
 
     def run(self) -> Any:
         """The value that the pickle leaves, as plain records. Raises PickleError."""
@@ -168,10 +168,7 @@ class Machine:
         if not isinstance(target, Table):
             return
         for key, value in zip(items[::2], items[1::2], strict=True):
-            if isinstance(key, str):
-                target[key] = value
-            else:
-                target.odd += 1
+            target.take(key, value)
 
     def _put(self, index: int | str) -> None:
         self._memo[int(index)] = self._top()
@@ -231,14 +228,16 @@ class Machine:
             raise PickleError(f"has a pickle that calls what is not a function {self._place()}: {_CODE}", unsafe=True)
 
     def _build(self, _: Any) -> None:
-        # The state of a dict or a parameter (hooks, metadata): nothing that a loader reads.
+        # The state of a dict (its `_metadata`): nothing that a loader reads. That of a tensor would be its contents.
         self._pop()
-        self._top()
+        if isinstance(self._top(), TensorRecord):
+            raise PickleError(f"has a pickle that gives a tensor other contents {self._place()}")
 
     def _persistent(self, _: Any) -> None:
         storage = storage_of(self._pop(), legacy=self._legacy)
-        self.storages[storage.key] = storage.dtype
-        self._stack.append(storage)
+        first = self.storages.setdefault(storage.key, storage)
+        # torch makes a storage when it is first mentioned, and what is said of its type later does not count
+        self._stack.append(storage._replace(dtype=first.dtype, width=first.width))
 
 
 _CODE = "loading it would run code"

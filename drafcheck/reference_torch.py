@@ -37,6 +37,8 @@ def _from_archive(read: Callable[[str], bytes], info: Callable[[str], Any], name
     if pickle is None:
         raise DecodeError("a zip archive without data.pkl: not a file of torch.save")
     folder = pickle[: -len("data.pkl")]
+    if f"{folder}byteorder" in names and _member(read, info, f"{folder}byteorder") == b"big":
+        raise DecodeError("a file with big-endian bytes")
 
     def values(record: object) -> list[int] | None:
         return _values(record, lambda key: _member(read, info, f"{folder}data/{key}"))
@@ -73,6 +75,8 @@ def _values(record: object, storage: Callable[[str], bytes]) -> list[int] | None
         return list(map(int, record)) if kinds in ({int}, {bool}) else None
     if not isinstance(record, TensorRecord):
         return None
+    if record.altered is not None:
+        raise DecodeError(f"a tensor that {record.altered.why}")
     if not record.contiguous or len(record.shape) != 1:
         raise DecodeError(f"a tensor of shape {list(record.shape)} that is no plain row of values")
     all_values = decode(record.dtype, storage(record.storage.key))

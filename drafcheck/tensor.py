@@ -33,6 +33,17 @@ class Tensor(NamedTuple):
         return n
 
 
+class Uncopied(NamedTuple):
+    """Why an entry of a file of torch.save can not become a tensor of safetensors by a copy of its bytes.
+
+    ``why`` continues its name: "is a sparse tensor". ``call`` is the method of a torch tensor that gives one that can
+    be written, "" where it takes none or there is none.
+    """
+
+    why: str
+    call: str = ""
+
+
 class Trouble(str, Enum):
     """The kinds of trouble a reader can meet; each belongs to one rule of the 0xx family."""
 

@@ -4,7 +4,8 @@ Nothing in the file is imported, called or built: see ``drafcheck.pickle_machine
 archives of torch 1.6 and later and the bare pickles of before: the latter too without torch, whose own reader has to be
 trusted with the file, is slower by the seconds of its import, and says nothing of where the bytes of a tensor lie.
 As a loader does, only the items of the top-level dict are taken; tensors deeper inside are reported, as no engine
-looks for them there. What a file asks for beyond a state dict, anywhere in it, is listed by ``drafcheck.pickle_sweep``.
+looks for them there. What else the dict holds is told of, so that nobody takes the tensors for the whole file. What a
+file asks for beyond a state dict, anywhere in it, is listed by ``drafcheck.pickle_sweep``.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from typing import Any
 
 from drafcheck.finding import Location
 from drafcheck.header import Header
-from drafcheck.header_json import DTYPE_BITS
+from drafcheck.header_json import DTYPE_BITS, METADATA
 from drafcheck.lfs import POINTER_LIMIT, lfs_pointer
 from drafcheck.pickle_listing import Asked, told
 from drafcheck.pickle_machine import Machine, PickleError
-from drafcheck.pickle_records import Storage, Table, TensorRecord, as_text
+from drafcheck.pickle_records import Opaque, Storage, Table, TensorRecord, as_text
 from drafcheck.pickle_sweep import Bounded, beside, sweep
 from drafcheck.source import Source, SourceError, SourceStream
-from drafcheck.tensor import Problem, Tensor, Trouble
+from drafcheck.tensor import Problem, Tensor, Trouble, Uncopied
 from drafcheck.torch_zip import ZIP, Archive, UnreadableError, opened
 
 PICKLE_LIMIT = 64 << 20
@@ -38,6 +39,8 @@ _CONVERT = (
 Finder = Callable[[Storage], "tuple[int, int] | None"]
 Places = dict[str, tuple[int, int]]
 """Where the bytes of each storage lie: (start, stop) in the file, start -1 when they cannot be addressed."""
+
+_UNPLACED = Uncopied("lies behind a storage of unknown size")
 
 
 def read_pickle(source: Source) -> Header:
@@ -120,7 +123,8 @@ def _from_archive(source: Source, archive: Archive) -> Header:
     asked = beside(archive, stream, name)
     if asked:
         return _failed(source, Trouble.UNSAFE_PICKLE, _asks(source, asked))
-    return _header(source, value, _Places(archive).find, machine.foreign)
+    places = _Places(archive)
+    return _header(source, value, _Reader(source, places.find, places.hidden), machine.foreign)
 
 
 class _Places:
@@ -131,9 +135,11 @@ class _Places:
         self._read: set[str] = set()  # torch reads a storage where it is first mentioned, and believes that mention
         order = archive.prefix + "byteorder"
         self._swapped = order in archive.members and archive.content(order, 16) == b"big"
+        self.hidden = Uncopied("is big-endian" if self._swapped else "is compressed")
+        """Why bytes cannot be addressed, where they cannot."""
 
     def find(self, storage: Storage) -> tuple[int, int] | None:
-        """(start, stop) of a storage, start -1 when it is packed, None when the archive has no such file."""
+        """(start, stop) of a storage, start -1 when it is hidden, None when the archive has no such file."""
         name = f"{self._archive.prefix}data/{storage.key}"
         info = self._archive.members.get(name)
         if info is None:
@@ -163,23 +169,24 @@ def _read_legacy(source: Source) -> Header:
     value = machine.run()
     keys = Machine(stream).run()
     places = _legacy_places(source, keys, machine.storages, stream.tell())
-    return _header(source, value, lambda storage: places.get(storage.key), machine.foreign)
+    reader = _Reader(source, lambda storage: places.get(storage.key), _UNPLACED)
+    return _header(source, value, reader, machine.foreign)
 
 
-def _legacy_places(source: Source, keys: Any, dtypes: dict[str, str | None], at: int) -> Places:
+def _legacy_places(source: Source, keys: Any, storages: dict[str, Storage], at: int) -> Places:
     """Each storage is its number of elements (eight bytes) and then the elements, in the order of ``keys``."""
     places: Places = {}
     if not isinstance(keys, list):
         raise PickleError("has no list of storages after its pickle")
     for key in keys:
         name = as_text(key) or ""
-        dtype = dtypes.get(name)
-        if dtype is None or at < 0:  # unknown length: nor is it known where the storages after it start
+        storage = storages.get(name)
+        if storage is None or at < 0:  # unknown length: nor is it known where the storages after it start
             at, places[name] = -1, (-1, 1 << 63)
             continue
         raw = source.read(at, at + 8)
         start = at + 8
-        at = start + DTYPE_BITS[dtype] // 8 * int.from_bytes(raw, "little", signed=True)
+        at = start + storage.width * int.from_bytes(raw, "little", signed=True)
         if len(raw) < 8 or not start <= at <= source.size():
             raise PickleError(f"is truncated: the storage {name:.60} needs bytes up to {at}")
         places[name] = (start, at)
@@ -195,10 +202,10 @@ def _tensors(value: Any) -> list[tuple[str, TensorRecord]]:
     return [(name, item) for name, item in value.items() if isinstance(item, TensorRecord)]
 
 
-def _header(source: Source, value: Any, find: Finder, foreign: str | None) -> Header:
+def _header(source: Source, value: Any, reader: _Reader, foreign: str | None) -> Header:
     if not isinstance(value, Table):
         raise UnreadableError("does not hold a dict at its top level, which is what loaders take the tensors from")
-    tensors = tuple(_tensor(source, name, record, find) for name, record in _tensors(value))
+    tensors = tuple(reader.tensor(name, record) for name, record in _tensors(value))
     problem = _nested(source, value) if not tensors else None
     if foreign and problem is None:
         problem = Problem(
@@ -207,24 +214,82 @@ def _header(source: Source, value: Any, find: Finder, foreign: str | None) -> He
             Location(file=source.name),
             "save it again with torch.save and its default pickle protocol, 2, or as safetensors",
         )
-    return Header(tensors, (problem,) if problem else ())
+    return Header(tensors, (problem,) if problem else (), uncopied={**reader.uncopied, **_others(value)})
 
 
-def _tensor(source: Source, name: str, record: TensorRecord, find: Finder) -> Tensor:
-    width = DTYPE_BITS[record.dtype] // 8 or 1
-    place = find(record.storage)
-    if place is None:
-        raise PickleError(f"lacks the storage {record.storage.key:.60} of the tensor {name:.200}")
-    first = (record.offset + record.storage.offset) * width
-    count = 1
-    for dimension in record.shape:
-        count *= dimension
-    start, stop = place
-    if first + _reach(record) * width > stop - start:
-        raise PickleError(f"has a tensor {name:.200} that reaches past its storage of {stop - start} bytes")
-    if start < 0 or not record.contiguous:
-        return Tensor(name, record.dtype, record.shape, source.name)
-    return Tensor(name, record.dtype, record.shape, source.name, start + first, start + first + count * width)
+class _Reader:
+    """Finds the bytes of tensors. ``uncopied`` are those that it could not find, or that are not their values."""
+
+    def __init__(self, source: Source, find: Finder, hidden: Uncopied) -> None:
+        self._source = source
+        self._find = find
+        self._hidden = hidden
+        self.uncopied: dict[str, Uncopied] = {}
+
+    def tensor(self, name: str, record: TensorRecord) -> Tensor:
+        """A tensor and its place. Raises PickleError when its storage is not there or too short."""
+        start, stop = self._place(name, record)
+        why = _not_plain(name, record) or (self._hidden if start < 0 else None)
+        if why is not None:
+            self.uncopied[name] = why
+        if start < 0 or record.altered is not None or not record.contiguous:
+            start = stop = -1
+        return Tensor(name, record.dtype, record.shape, self._source.name, start, stop)
+
+    def _place(self, name: str, record: TensorRecord) -> tuple[int, int]:
+        storage, width = record.storage, DTYPE_BITS[record.dtype] // 8 or 1
+        place = self._find(storage)
+        if place is None:
+            raise PickleError(f"lacks the storage {storage.key:.60} of the tensor {name:.200}")
+        start, stop = place
+        first = record.offset * width + storage.offset * storage.width
+        held = min(stop - start, storage.numel * storage.width)
+        if first + _reach(record) * width > held:
+            raise PickleError(f"has a tensor {name:.200} that reaches past its storage of {held} bytes")
+        count = 1
+        for dimension in record.shape:
+            count *= dimension
+        return (start + first, start + first + count * width) if start >= 0 else (-1, -1)
+
+
+def _not_plain(name: str, record: TensorRecord) -> Uncopied | None:
+    """Why a tensor can not be written as safetensors by a copy of its bytes; None when nothing speaks against it."""
+    if name == METADATA:
+        return Uncopied("has a name that safetensors keeps for itself")
+    if not _is_text(name):
+        return Uncopied("has a name that is no text")
+    if record.altered is not None:
+        return record.altered
+    if not record.contiguous:
+        return Uncopied("does not lie in one piece in the order of its values", "contiguous()")
+    if DTYPE_BITS[record.dtype] < 8:
+        return Uncopied("has several values in a byte, which safetensors counts otherwise")
+    return None
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _other(item: Any) -> Uncopied:
+    if isinstance(item, Opaque):
+        return item.about
+    return Uncopied(
+        "is a dict" if isinstance(item, Table) else "is a list" if isinstance(item, list) else "is no tensor"
+    )
+
+
+def _others(value: Table) -> dict[str, Uncopied]:
+    """What the dict holds beside tensors; an empty `_metadata`, as old exports have it, is nothing."""
+    found = {name: _other(item) for name, item in value.items() if not isinstance(item, TensorRecord)}
+    kept = value.get("_metadata")
+    if isinstance(kept, Table) and not kept and kept.odd is None:
+        del found["_metadata"]
+    return found if value.odd is None else {**found, value.odd: Uncopied("is a key that is no text")}
 
 
 def _reach(record: TensorRecord) -> int:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
 
 import pytest
 from cases_files import LAYER_FILE, ones, sharded
 from drafts import HIDDEN, VOCAB, Draft
 from make_fixtures import FIXTURES
-from pickles import write_torch
+from pickles import number, pickled_tensor, text, write_torch
 from repairing import checked, contents, edits_for, hashed, mended, mended_draft, options_of
 from weights import Weight, write_safetensors, zeros
 
+from drafcheck.errors import UsageError
 from drafcheck.finding import Finding
 from drafcheck.fix.edits import Convert, DropFile, Edit, Reindex
 from drafcheck.session import Options
@@ -191,6 +193,57 @@ def test_weights_in_a_form_that_the_release_does_not_look_for(tmp_path: Path) ->
     done = mended(tmp_path, engine)
     assert not {"DC010", "DC012"} & {f.rule for f in done.last.findings}
     assert set(contents(done)) == set(draft.weights)
+
+
+SPARSE = b"ctorch._utils\n_rebuild_sparse_tensor\n)R"
+NOT_COPIED = {
+    "sparse": (text("x") + SPARSE, "`x` is a sparse tensor"),
+    "number": (text("step") + number(7), "`step` is no tensor"),
+    "dict": (text("ema") + pickle.EMPTY_DICT, "`ema` is a dict"),
+    "key": (number(7) + number(7), "`7` is a key that is no text"),
+    "name": (
+        text("__metadata__") + pickled_tensor("0", "I64", (1,), 1024),
+        "`__metadata__` has a name that safetensors",
+    ),
+}
+
+
+def with_entry(folder: Path, entry: bytes, broken: bool = False) -> None:
+    """The draft as a pickle that holds one more entry; ``broken``: with names that nothing takes."""
+    draft = Draft()
+    draft.weight_file = None
+    weights = {f"module.{n}" if broken and "midlayer" in n else n: w for n, w in draft.weights.items()}
+    draft.writers.append(lambda folder: write_torch(folder / "pytorch_model.bin", weights, after=entry))
+    draft.write(folder)
+
+
+@pytest.mark.parametrize("kind", NOT_COPIED)
+def test_a_pickle_is_not_converted_when_something_in_it_would_be_lost(tmp_path: Path, kind: str) -> None:
+    entry, words = NOT_COPIED[kind]
+    with_entry(tmp_path, entry)
+    found, edits = told(tmp_path, "DC010")
+    assert edits == [] and words in found[0].message
+
+
+@pytest.mark.parametrize("entry", [b"", text("_metadata") + pickle.EMPTY_DICT])
+def test_a_pickle_of_plain_tensors_is_converted(tmp_path: Path, entry: bytes) -> None:
+    with_entry(tmp_path, entry)
+    found, edits = told(tmp_path, "DC010")
+    assert edits == [Convert("pytorch_model.bin")] and "does not convert" not in found[0].message
+
+
+def test_another_repair_says_why_it_can_not_rewrite_such_a_pickle(tmp_path: Path) -> None:
+    with_entry(tmp_path, text("x") + SPARSE, broken=True)
+    with pytest.raises(UsageError, match=r"pytorch_model\.bin would have to become safetensors, and `x` is a sparse"):
+        mended_draft(tmp_path)
+
+
+def test_a_copy_that_holds_more_is_no_copy(tmp_path: Path) -> None:
+    draft = Draft()
+    same = dict(draft.weights)
+    draft.writers.append(lambda folder: write_torch(folder / "pytorch_model.bin", same, after=text("x") + SPARSE))
+    draft.write(tmp_path)
+    assert told(tmp_path, "DC008")[1] == []
 
 
 def test_of_two_states_none_is_chosen(tmp_path: Path) -> None:

@@ -224,6 +224,108 @@ def test_big_endian_bytes_have_no_address(path: Path) -> None:
     assert read_pickle(LocalFile(path)).tensors[0].start == -1
 
 
+NEG, CONJ = text("neg"), text("conj")
+METADATA = {
+    b"": "",
+    b"N": "",
+    b"}": "",
+    b"}" + NEG + b"\x89s": "",
+    b"}" + NEG + b"\x88s": "is stored as the negatives of its values",
+    b"}" + CONJ + b"\x88s": "is stored as the conjugates of its values",
+    b"}(" + CONJ + b"\x88" + NEG + b"\x88u": "is stored as the conjugates and negatives of its values",
+    b"}" + text("other") + b"\x88s": "has metadata that say that its bytes are something else",
+    b"}K\x01\x88s": "has metadata that say that its bytes are something else",
+    b"K\x01": "has metadata that say that its bytes are something else",
+}
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("metadata", METADATA)
+def test_bits_that_say_that_bytes_are_not_the_values(path: Path, metadata: bytes, version: int) -> None:
+    storage = Storage("LongStorage" if version == 2 else "UntypedStorage", "0", 6 if version == 2 else 48)
+    more = metadata if version == 2 else b"ctorch\nint64\n" + metadata
+    data = state({"t": tensor(storage, (6,), (1,), 0, more=more, version=version)})
+    if version == 3:
+        data = data.replace(b"ctorch\nUntyped", b"ctorch.storage\nUntyped")
+    for raw in (archive(data, {"0": LONGS}), legacy(data, {"0": (storage.numel, LONGS)})):
+        header = header_of(path, raw)
+        (found,) = header.tensors
+        assert (found.dtype, found.shape, header.problems) == ("I64", (6,), ())
+        assert [u.why for u in header.uncopied.values()] == [METADATA[metadata]] * bool(METADATA[metadata])
+        assert (found.start < 0) is bool(METADATA[metadata])
+
+
+def test_a_storage_keeps_the_type_that_is_first_said_of_it(path: Path) -> None:
+    twice = {"a": longs(), "b": tensor(Storage("IntStorage", "0", 6), (6,), (1,))}
+    header = header_of(path, archive(state(twice), {"0": LONGS}))
+    assert [(t.name, t.dtype, t.stop - t.start) for t in header.tensors] == [("a", "I64", 48), ("b", "I64", 48)]
+
+
+def test_storages_of_dtypes_that_safetensors_does_not_know(path: Path) -> None:
+    """They are told of, and what lies behind them in a file of before 1.6 is found."""
+    items = {"c": tensor(Storage("ComplexDoubleStorage", "1", 2), (2,), (1,)), "t": longs()}
+    raw = legacy(state(items), {"1": (2, bytes(32)), "0": (6, LONGS)})
+    for file in (raw, archive(state(items), {"1": bytes(32), "0": LONGS})):
+        header = header_of(path, file)
+        assert header.problems == () and header.uncopied["c"].why.startswith("is a tensor of a dtype")
+        (found,) = header.tensors
+        assert found.name == "t" and file[found.start : found.stop] == LONGS
+
+
+OTHERS = {
+    b"K\x05": "is no tensor",
+    b"}": "is a dict",
+    b"](K\x01K\x02e": "is a list",
+    b"ctorch._utils\n_rebuild_sparse_tensor\n)R": "is a sparse tensor",
+    b"ctorch._utils\n_rebuild_qtensor\n)R": "is a tensor quantised by torch",
+    b"ctorch._utils\n_rebuild_meta_tensor_no_storage\n)R": "is a tensor without values, of the device meta",
+    b"ctorch._utils\n_rebuild_wrapper_subclass\n)R": "is a tensor of a class of its own",
+    longs((3, 2), (1, 3)): "does not lie in one piece in the order of its values",
+}
+
+
+@pytest.mark.parametrize("value", OTHERS)
+def test_what_is_no_plain_tensor_is_told_of(path: Path, value: bytes) -> None:
+    header = header_of(path, archive(state({"t": longs(), "x": value}), {"0": LONGS}))
+    assert header.problems == ()
+    assert [(n, u.why) for n, u in header.uncopied.items()] == [("x", OTHERS[value])]
+
+
+def test_keys_that_are_no_text_are_told_of_and_metadata_without_content_are_not(path: Path) -> None:
+    odd = b"\x80\x02}(" + text("t") + longs() + b"K\x07" + longs() + b"u."
+    assert set(header_of(path, archive(odd, {"0": LONGS})).uncopied) == {"7"}
+    assert not header_of(path, archive(state({"t": longs(), "_metadata": b"}"}), {"0": LONGS})).uncopied
+    held = b"}" + text("") + b"K\x01s"
+    assert set(header_of(path, archive(state({"t": longs(), "_metadata": held}), {"0": LONGS})).uncopied) == {
+        "_metadata"
+    }
+
+
+def _typed(value: bytes, attributes: bytes, kind: bytes = b"ctorch\nTensor\n") -> bytes:
+    function, _, args = value.partition(b"_rebuild_tensor_v2\n")
+    start = b"ctorch._tensor\n_rebuild_from_type_v2\n("
+    return start + function + b"_rebuild_tensor_v2\n" + kind + args[:-1] + attributes + b"tR"
+
+
+def test_a_tensor_with_attributes_is_a_tensor_unless_they_are_some_too(path: Path) -> None:
+    note = b"}" + text("note") + text("x") + b"s"
+    data = b"}" + text("data") + longs() + b"s"
+    header = header_of(path, archive(state({"t": _typed(longs(), note), "u": _typed(longs(), data)}), {"0": LONGS}))
+    assert [(t.name, t.start >= 0) for t in header.tensors] == [("t", True), ("u", False)]
+    assert [(n, u.why) for n, u in header.uncopied.items()] == [("u", "has attributes that hold tensors")]
+    other = header_of(path, archive(state({"t": _typed(longs(), note, b"ctorch\nSize\n")}), {"0": LONGS}))
+    assert other.uncopied["t"].why == "is a tensor of a class of its own"
+
+
+def test_contents_that_are_set_afterwards_are_not_passed_over(path: Path) -> None:
+    assert "gives a tensor other contents" in trouble_of(path, archive(state({"t": longs() + b")b"}), {"0": LONGS}))[1]
+
+
+def test_a_tensor_ends_where_its_storage_is_said_to_end(path: Path) -> None:
+    raw = archive(state({"t": longs((3,), (1,), 0, 2)}), {"0": LONGS})
+    assert "reaches past its storage of 16 bytes" in trouble_of(path, raw)[1]
+
+
 def test_mutations_never_raise(path: Path) -> None:
     rng = random.Random(7)
     seeds = [

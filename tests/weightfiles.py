@@ -59,13 +59,21 @@ def sizes(values: tuple[int, ...]) -> bytes:
     return b"(" + b"".join(integer(v) for v in values) + b"t"
 
 
-def tensor(storage: Storage, shape: tuple[int, ...], stride: tuple[int, ...], offset: int = 0) -> bytes:
-    """``_rebuild_tensor_v2(storage, offset, shape, stride, False, OrderedDict())`` as opcodes."""
+def tensor(
+    storage: Storage,
+    shape: tuple[int, ...],
+    stride: tuple[int, ...],
+    offset: int = 0,
+    *,
+    more: bytes = b"",
+    version: int = 2,
+) -> bytes:
+    """``_rebuild_tensor_v2(storage, offset, shape, stride, False, OrderedDict())`` as opcodes; ``more`` arguments."""
     pid = b"(" + text("storage") + f"ctorch\n{storage.kind}\n".encode() + text(storage.key) + text("cpu")
     pid += integer(storage.numel) + b"tQ"
     hooks = b"ccollections\nOrderedDict\n)R"
-    args = b"(" + pid + integer(offset) + sizes(shape) + sizes(stride) + b"\x89" + hooks + b"t"
-    return b"ctorch._utils\n_rebuild_tensor_v2\n" + args + b"R"
+    args = b"(" + pid + integer(offset) + sizes(shape) + sizes(stride) + b"\x89" + hooks + more + b"t"
+    return f"ctorch._utils\n_rebuild_tensor_v{version}\n".encode() + args + b"R"
 
 
 def state(items: dict[str, bytes]) -> bytes:

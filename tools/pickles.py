@@ -53,8 +53,11 @@ def pickled_tensor(key: str, dtype: str, shape: tuple[int, ...], numel: int) -> 
     return call + pickle.MARK + place + pickle.BINPERSID + rest + pickle.TUPLE + pickle.REDUCE
 
 
-def write_torch(path: Path, tensors: Weights, before: bytes = b"") -> None:
-    """Write a checkpoint as ``torch.save`` does, without torch. ``before`` are further opcodes, run first."""
+def write_torch(path: Path, tensors: Weights, before: bytes = b"", after: bytes = b"") -> None:
+    """Write a checkpoint as ``torch.save`` does, without torch.
+
+    ``before`` are further opcodes, run first; ``after`` those of further items of the dict.
+    """
     body = bytearray(pickle.PROTO + b"\x02" + before + pickle.EMPTY_DICT + pickle.MARK)
     stored: dict[str, bytes] = {}
     for position, (name, tensor) in enumerate(tensors.items()):
@@ -64,7 +67,7 @@ def write_torch(path: Path, tensors: Weights, before: bytes = b"") -> None:
             numel *= dimension
         body += text(name) + pickled_tensor(str(position), tensor.dtype, tensor.shape, numel)
         stored[f"data/{position}"] = raw
-    body += pickle.SETITEMS + pickle.STOP
+    body += after + pickle.SETITEMS + pickle.STOP
     write_zip(path, {"data.pkl": bytes(body), "byteorder": b"little", **stored, "version": b"3\n"})
 
 

@@ -13,6 +13,8 @@ from drafcheck.tensor import Trouble
 from drafcheck.words import count, listed
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from drafcheck.checkpoint import WeightFile
     from drafcheck.subject import Subject
 
@@ -90,18 +92,42 @@ def pickle_weights(s: Subject) -> Iterator[Hit]:
     more slowly, and some tools take safetensors only.
 
     ## Fix
-    Convert without loss: `torch.load(path, weights_only=True)`, then `safetensors.torch.save_file`.
+    Convert without loss: `drafcheck fix`. It copies the bytes of plain tensors and converts nothing when the file holds
+    anything else, which the note then names: a tensor that is transposed, negated, sparse or quantised, a compressed
+    archive, or an entry that is no tensor. For such a file load it with `torch.load(path, weights_only=True)`, make of
+    each entry a plain tensor (`t.resolve_neg().resolve_conj().contiguous().clone()`), leave out what is none, and write
+    them with `safetensors.torch.save_file`.
     """
     if s.selection is not None and s.selection.uses_pickles:
-        from drafcheck.fix.repairs.files import may_convert
+        from drafcheck.fix.repairs.files import why_not_converted
 
         names = [file.name for file in s.selection.files]
+        why = why_not_converted(s, s.selection.files)
         yield Hit(
-            f"the weights are there only as PyTorch pickles: {listed(names)}",
+            f"the weights are there only as PyTorch pickles: {listed(names)}"
+            + (f"; `drafcheck fix` does not convert them: {why}" if why is not None else ""),
             (Location(file=names[0]),),
-            help="convert without loss: torch.load(path, weights_only=True), then safetensors.torch.save_file",
-            fixable=may_convert(s, s.selection.files),
+            help=_conversion(s.selection.files),
+            fixable=why is None,
         )
+
+
+def _conversion(files: Sequence[WeightFile]) -> str:
+    """How to write pickles as safetensors with torch, also those that `drafcheck fix` does not convert."""
+    words = (
+        "convert without loss: tensors = torch.load(path, weights_only=True), then safetensors.torch.save_file("
+        "{n: t.contiguous().clone() for n, t in tensors.items()}, path)"
+    )
+    for file in files:
+        there = {t.name for t in file.header.tensors}
+        calls = [(n, u.call) for n, u in file.header.uncopied.items() if u.call not in ("", "contiguous()")]
+        if calls:
+            words += f"; of `{calls[0][0]:.200}` t.{calls[0][1]}"
+        if any(not u.call and n not in there for n, u in file.header.uncopied.items()):
+            words += "; keep what is no plain tensor in a file of its own"
+        if file.header.uncopied:
+            break
+    return words
 
 
 @rule("DC011", "training-leftovers", Severity.NOTE)

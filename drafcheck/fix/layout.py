@@ -28,12 +28,14 @@ class Entry:
 def safetensors(file: str, entries: Sequence[Entry], metadata: Mapping[str, str]) -> Spliced:
     """A safetensors file of these tensors, in their order as far as each lies at a place that its dtype can be read at.
 
-    Raises UsageError for two tensors of one name and for names that are no text.
+    Raises UsageError for two tensors of one name and for names that are no text or that of the metadata.
     """
     entries = _aligned(entries)
     header: dict[str, Any] = {METADATA: dict(metadata)} if metadata else {}
     at = 0
     for name, content in ((e.name, e.content) for e in entries):
+        if name == METADATA:
+            raise UsageError(f"{file} can have no tensor called {name}, which safetensors keeps for itself")
         if name in header:
             raise UsageError(f"two tensors of {file} would be called {name:.200}: nothing was changed")
         size = size_of(content.pieces)

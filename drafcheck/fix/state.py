@@ -164,9 +164,18 @@ class _Changes:
             file = self._checkpoint.file(name)
             if file is None or file.header.problems:
                 raise UsageError(f"{name} can not be read whole, so it can not be written again")
+            self._refuse_loss(file)
             added = [Entry(add.name, add.content) for add in self._added] if name == home else []
             metadata = file.header.metadata or (_METADATA if not file.is_safetensors else {})
             yield name, safetensors(name_in_safetensors(name), [*self._entries(file), *added], metadata)
+
+    def _refuse_loss(self, file: WeightFile) -> None:
+        """Raises UsageError for what is in a pickle and would not be in the file that takes its place."""
+        replaced = {e.tensor.name for edits in self._tensors.values() for e in edits if not isinstance(e, Rename)}
+        for name, uncopied in file.header.uncopied.items():
+            if name not in replaced:
+                lost = f"`{name:.200}` {uncopied.why}, which is not copied as it lies"
+                raise UsageError(f"{file.name} would have to become safetensors, and {lost}: nothing was changed")
 
     def _home(self) -> str:
         """The file that takes new tensors: the first of those that change anyway, else the last one."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from drafcheck.fix.edits import Convert, DropFile, Edit, Reindex
 from drafcheck.fix.layout import name_in_safetensors
 from drafcheck.fix.registry import Wishes, repair
-from drafcheck.header_json import DTYPE_BITS
 from drafcheck.plan.files import alike
 from drafcheck.plan.names import route
 
@@ -53,8 +52,8 @@ def redundant_copy(s: Subject, findings: Sequence[Finding], _: Wishes) -> Iterat
 
 @repair("DC010")
 def pickles(s: Subject, _: Sequence[Finding], __: Wishes) -> Iterator[Edit]:
-    """The same tensors as safetensors."""
-    if s.selection is not None and may_convert(s, s.selection.files):
+    """The same tensors as safetensors, where the file holds nothing else."""
+    if s.selection is not None and why_not_converted(s, s.selection.files) is None:
         yield from (Convert(file.name) for file in s.selection.files)
 
 
@@ -137,7 +136,7 @@ def is_redundant(s: Subject, other: WeightFile, *, whole: bool) -> bool:
 
     Without ``whole`` a large one is compared only as far as ``SAMPLE`` goes. Nothing is compared over a network.
     """
-    if s.selection is None or s.checkpoint.place.remote or other.header.problems:
+    if s.selection is None or s.checkpoint.place.remote or other.header.problems or other.header.uncopied:
         return False
     read = {t.name: t for t in s.selection.tensors}
     pairs = [(read.get(t.name), t) for t in other.header.tensors]
@@ -145,30 +144,30 @@ def is_redundant(s: Subject, other: WeightFile, *, whole: bool) -> bool:
     return bool(pairs) and all(one is not None and alike(s.checkpoint, one, two, most) for one, two in pairs)
 
 
-def may_convert(s: Subject, files: Sequence[WeightFile]) -> bool:
-    """Whether pickles can be written as safetensors without loss, and are loaded alike then."""
+def why_not_converted(s: Subject, files: Sequence[WeightFile]) -> str | None:
+    """What keeps pickles from being written as safetensors without loss and loaded alike then, in a clause; or None."""
     if s.load is not None and (s.load.collisions or len(s.load.mappings) > 1):
-        return False  # the last one wins, and the order of the names is another in safetensors
-    names = {name_in_safetensors(file.name) for file in files}
-    taken = any(s.checkpoint.place.holds(name) for name in names)
-    return bool(files) and len(names) == len(files) and not taken and all(map(_is_convertible, files))
+        return "two tensors lead to one place, and in safetensors another one would be the last"
+    for file in files:
+        if file.header.problems or not file.header.tensors:
+            return f"{file.name} can not be read whole"
+        if file.header.uncopied:
+            return f"in {file.name} {uncopied(file)}"
+    names = [name_in_safetensors(file.name) for file in files]
+    taken = next((n for n in names if s.checkpoint.place.holds(n) or names.count(n) > 1), None)
+    if taken is not None:
+        return f"there would be two files called {taken}"
+    return None if files else "there is no file to convert"
 
 
-def _is_convertible(file: WeightFile) -> bool:
-    tensors = file.header.tensors
-    return bool(tensors) and not file.header.problems and all(map(_is_plain, tensors))
-
-
-def _is_plain(tensor: Tensor) -> bool:
-    """Whether a tensor lies in one piece, and safetensors knows its dtype and can write its name."""
-    try:
-        tensor.name.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return tensor.start >= 0 and tensor.dtype in DTYPE_BITS
+def uncopied(file: WeightFile) -> str:
+    """The first entry of a pickle that can not be copied into safetensors as it lies, with the reason; and how many."""
+    first, why = next(iter(file.header.uncopied.items()))
+    more = len(file.header.uncopied) - 1
+    return f"`{first:.200}` {why.why}" + (f", and {more:,} more" if more else "")
 
 
 def unread_pickle(s: Subject) -> WeightFile | None:
     """The one PyTorch file with tensors beside which this release finds nothing to load; None when there are more."""
     found = [f for f in s.selection.unwanted if not f.is_safetensors] if s.selection is not None else []
-    return found[0] if len(found) == 1 and may_convert(s, found) else None
+    return found[0] if len(found) == 1 and why_not_converted(s, found) is None else None
