@@ -112,11 +112,8 @@ class _Sweep:
             self.asked += listed(stream, member)
 
     def _zip(self, source: Source, member: str, depth: int) -> None:
-        import zipfile
-
-        if not zipfile.is_zipfile(io.BufferedReader(SourceStream(source))):
-            return
-        with suppress(PickleError, UnreadableError), opened(source) as archive:  # broken: the file is refused anyway
+        # What is broken, or no archive, is refused anyway.
+        with suppress(PickleError, UnreadableError), opened(source) as archive:
             self.members(archive, member, depth)
 
     def _tar(self, source: Source, member: str, depth: int) -> None:

@@ -234,3 +234,12 @@ def test_any_pickle(tmp_path: Path, program: bytes, wrap: str, cut: int) -> None
     header = read_pickle(LocalFile(path))
     for found in header.tensors:
         assert found.start == -1 or 0 <= found.start <= found.stop <= path.stat().st_size
+
+
+def test_an_archive_of_many_disks(tmp_path: Path) -> None:
+    """Found by fuzzing: the end of a zip64 archive that says so behind something else."""
+    end = b"PK\x06\x07" + struct.pack("<LQL", 0, 0, 2) + b"PK\x05\x06" + bytes(18)
+    path = tmp_path / "x.bin"
+    path.write_bytes(b"PK" + bytes(40) + end)
+    (problem,) = read_pickle(LocalFile(path)).problems
+    assert problem.message.startswith("x.bin ")
