@@ -12,7 +12,7 @@ from drafts import HIDDEN, VOCAB, Draft
 from make_fixtures import FIXTURES
 from pickles import number, pickled_tensor, text, write_torch
 from repairing import checked, contents, edits_for, hashed, mended, mended_draft, options_of
-from weights import Weight, write_safetensors, zeros
+from weights import Weight, read_safetensors, write_safetensors, zeros
 
 from drafcheck.errors import UsageError
 from drafcheck.finding import Finding
@@ -25,12 +25,12 @@ MENDED: dict[str, list[Edit]] = {
     "DC005/stale-index": [Reindex()],
     "DC005/stale-index-refused": [Reindex()],
     "DC006/file-left-out": [Reindex()],
-    "DC006/tensor-not-there": [Reindex()],
     "DC008/alike": [DropFile("pytorch_model.bin", "a copy of what the safetensors files hold")],
     "DC010/bin-only": [Convert("pytorch_model.bin")],
 }
 
 LEFT = (
+    "DC006/tensor-not-there",
     "DC002/duplicate-key",
     "DC003/weights",
     "DC004/truncated",
@@ -253,3 +253,75 @@ def test_of_two_states_none_is_chosen(tmp_path: Path) -> None:
         draft.writers.append(lambda folder, name=name: write_torch(folder / name, draft.weights))  # type: ignore[misc]
     draft.write(tmp_path)
     assert told(tmp_path, "DC012", Options(engine="lmdeploy==0.16.0"))[1] == []
+
+
+def halved(tmp_path: Path, second: str) -> tuple[Draft, dict[str, str]]:
+    """A draft of two shards, of which the index looks for the second one elsewhere, and what it lists."""
+    draft = Draft()
+    names = sorted(draft.weights)
+    first = {n: draft.weights.pop(n) for n in names[: len(names) // 2]}
+    rest = dict(draft.weights)
+    draft.weights.clear()
+    table = {n: SHARD if n in first else second for n in names}
+    index = {"metadata": {"total_size": 7, "who": "me"}, "weight_map": table, "more": {"a": 1}}
+    draft.files[INDEX] = json.dumps(index).encode()
+    goal = tmp_path / "ckpt" / second
+
+    def write(folder: Path) -> None:
+        (folder / "model.safetensors").unlink(missing_ok=True)
+        write_safetensors(folder / SHARD, first)
+        goal.parent.mkdir(exist_ok=True)
+        write_safetensors(goal, rest)
+
+    draft.writers.append(write)
+    return draft, table
+
+
+SHARD, INDEX = "model-00001-of-00002.safetensors", "model.safetensors.index.json"
+SECOND = "model-00002-of-00002.safetensors"
+
+
+@pytest.mark.parametrize("second", [f"../outside/{SECOND}", f"sub/{SECOND}"])
+def test_an_index_that_alone_tells_of_weights_is_kept(tmp_path: Path, second: str) -> None:
+    draft, _ = halved(tmp_path, second)
+    draft.write(tmp_path / "ckpt")
+    assert told(tmp_path / "ckpt", "DC006")[1] == []
+    assert not mended_draft(tmp_path / "ckpt").rounds
+
+
+@pytest.mark.parametrize("second", [f"../outside/{SECOND}", f"sub/{SECOND}", SECOND])
+def test_a_rename_keeps_what_the_index_lists(tmp_path: Path, second: str) -> None:
+    """Entries of tensors that are nowhere too, spelt as the others now; and what nobody knows."""
+    draft, table = halved(tmp_path, second)
+    draft.write(tmp_path / "ckpt")
+    for file in (tmp_path / "ckpt").glob("*.safetensors"):
+        kept = {n.replace("midlayer.", "layers.0."): w for n, w in read_safetensors(file).items()}
+        write_safetensors(file, kept)
+    old = json.loads((tmp_path / "ckpt" / INDEX).read_text())
+    old["weight_map"] = {n.replace("midlayer.", "layers.0."): f for n, f in table.items()}
+    (tmp_path / "ckpt" / INDEX).write_text(json.dumps(old))
+    done = mended_draft(tmp_path / "ckpt", engine="sglang==0.5.9")
+    assert done.rounds
+    index = json.loads(done.state.files[INDEX].read(0, done.state.files[INDEX].size()))
+    assert index["weight_map"] == table and index["more"] == {"a": 1} and index["metadata"]["who"] == "me"
+    assert (index["metadata"]["total_size"] == 7) is (second != SECOND)
+
+
+def test_one_name_with_two_contents_keeps_the_others_from_nothing(tmp_path: Path) -> None:
+    """Which of the two is meant is not known: both stay, and what is told of them; the others get their names."""
+    draft, table = halved(tmp_path, SECOND)
+    draft.write(tmp_path / "ckpt")
+    twice = "midlayer.self_attn.q_proj.weight"
+    files = {file: read_safetensors(file) for file in (tmp_path / "ckpt").glob("*.safetensors")}
+    weight = next(weights[twice] for weights in files.values() if twice in weights)
+    other = Weight(weight.dtype, weight.shape, b"\1" * len(weight.raw))
+    for file, weights in files.items():
+        both = weights if twice in weights else {twice: other, **weights}
+        write_safetensors(file, {n.replace("midlayer.", "layers.0."): w for n, w in both.items()})
+    old = {n.replace("midlayer.", "layers.0."): f for n, f in table.items()}
+    (tmp_path / "ckpt" / INDEX).write_text(json.dumps({"weight_map": old}))
+    done = mended_draft(tmp_path / "ckpt", engine="sglang==0.5.9")
+    assert [one.finding.rule for one in done.repaired] == ["DC101"]
+    assert {"DC007", "DC103"} <= {f.rule for f in done.last.findings}
+    assert {n for n in contents(done) if n.startswith("layers.0.")} == {"layers.0.self_attn.q_proj.weight"}
+    assert "DC101" not in {f.rule for f in done.last.findings if f.fixable}

@@ -158,9 +158,9 @@ def missing_shard(s: Subject) -> Iterator[Hit]:
 
 def _stale(s: Subject) -> bool:
     """Whether a repair writes the index anew, as the files at hand hold everything that it promises."""
-    from drafcheck.fix.repairs.files import is_stale  # a healthy index needs no repair
+    from drafcheck.fix.repairs.files import may_reindex  # a healthy index needs no repair
 
-    return is_stale(s)
+    return may_reindex(s)
 
 
 def _reindexed(s: Subject) -> bool:
@@ -297,13 +297,13 @@ def unreadable_weights(s: Subject) -> Iterator[Hit]:
     yield from (hit for hit in problems(s, Trouble.UNREADABLE) if not _is_config(hit, s))
     refused = s.selection.refused if s.selection is not None else None
     if refused is not None and refused.cause == "no-files":
-        from drafcheck.fix.repairs.files import is_stale, unread_pickle
+        from drafcheck.fix.repairs.files import may_reindex, unread_pickle
 
         yield Hit(
             _no_weights(s),
             tuple(Location(file=name) for name in _passed_over(s)[:1]),
             help=_where_weights(s),
-            fixable=is_stale(s) or unread_pickle(s) is not None,
+            fixable=may_reindex(s) or unread_pickle(s) is not None,
         )
 
 

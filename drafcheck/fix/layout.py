@@ -6,12 +6,15 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from drafcheck.errors import UsageError
 from drafcheck.fix.edits import Content
 from drafcheck.fix.pieces import Piece, Spliced, size_of
 from drafcheck.header_json import DTYPE_BITS, METADATA
+
+if TYPE_CHECKING:
+    from drafcheck.checkpoint import Index
 
 _ALIGNMENT = 8  # the library pads its headers to this many bytes, so that tensors can be mapped as they lie
 _SHARD = re.compile(r"(?:pytorch_)?model(-\d+-of-\d+)?\.(?:bin|pt)")
@@ -76,13 +79,24 @@ def name_in_safetensors(file: str) -> str:
     return f"model{shard[1] or ''}.safetensors" if shard else f"{file.rpartition('.')[0]}.safetensors"
 
 
-def index_text(files: Mapping[str, Iterable[tuple[str, int]]], metadata: Any) -> str:
-    """An index of ``files``: each with the names and sizes in bytes of its tensors. ``metadata`` is that of the old."""
+def names_listed(index: Index) -> dict[str, Any]:
+    """What the index lists, as it stands there: names that lead outside the folder, or to no text, are among them."""
+    table = (index.document.data or {}).get("weight_map")
+    return table if isinstance(table, dict) else {}
+
+
+def index_text(files: Mapping[str, Iterable[tuple[str, int]]], old: Mapping[str, Any], lost: Mapping[str, Any]) -> str:
+    """An index of ``files``: each with the names and sizes in bytes of its tensors.
+
+    What else the ``old`` one says stays, and so do the entries ``lost`` of tensors that are in no file.
+    """
     entries = [(name, file, size) for file, tensors in files.items() for name, size in tensors]
+    metadata = old.get("metadata")
     kept = dict(metadata) if isinstance(metadata, dict) else {}
-    kept["total_size"] = sum(size for _, _, size in entries)
-    table = {name: file for name, file, _ in sorted(entries)}
-    return json.dumps({"metadata": kept, "weight_map": table}, indent=2) + "\n"
+    if not lost or "total_size" not in kept:
+        kept["total_size"] = sum(size for _, _, size in entries)
+    table = {**lost, **{name: file for name, file, _ in entries}}
+    return json.dumps({**old, "metadata": kept, "weight_map": dict(sorted(table.items()))}, indent=2) + "\n"
 
 
 def bytes_of(pieces: Sequence[Piece]) -> bytes:

@@ -99,8 +99,9 @@ def confirm(mended: Mended) -> None:
     for one in mended.repaired:
         if _identity(one.finding) in there:
             raise FailedRepairError(f"{_NOTHING}: the repair of {one.finding.rule} did not help: {one.finding.message}")
-    known = _known(mended)
-    new = [f for f in mended.last.findings if f.severity is Severity.ERROR and f.rule not in known]
+    known, about = _known(mended), _mourned(mended)
+    errors = [f for f in mended.last.findings if f.severity is Severity.ERROR and f.rule not in known]
+    new = [f for f in errors if not f.about or not about.issuperset(f.about)]
     if new and not stopped(mended.first):
         raise FailedRepairError(f"{_NOTHING}: once {_codes(mended)} is repaired, {new[0].rule} shows: {new[0].message}")
     if _WORSE.index(outcome(mended.last)) > _WORSE.index(outcome(mended.first)):
@@ -123,6 +124,12 @@ def _known(mended: Mended) -> set[str]:
     before = [one.seen for one in mended.rounds] or [mended.last]
     found = {f.rule for seen in before for f in seen.findings if f.severity is Severity.ERROR}
     return found | {code for seen in before for code, _ in seen.skipped}
+
+
+def _mourned(mended: Mended) -> set[str]:
+    """The tensors and parameters that an error was about before: half of one is no new fault where all was lost."""
+    before = [one.seen for one in mended.rounds] or [mended.last]
+    return {name for seen in before for f in seen.findings if f.severity is Severity.ERROR for name in f.about}
 
 
 def _seen(state: State, setup: Setup) -> Examination:

@@ -9,9 +9,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from drafcheck.checkpoint import CONFIG, INDEXES, Checkpoint, open_folder
+from drafcheck.checks.names import differing
 from drafcheck.errors import UsageError
 from drafcheck.fix.edits import (
     Add,
@@ -27,7 +28,7 @@ from drafcheck.fix.edits import (
     SetKey,
 )
 from drafcheck.fix.jsontext import with_key, without_key
-from drafcheck.fix.layout import Entry, index_text, name_in_safetensors, safetensors
+from drafcheck.fix.layout import Entry, index_text, name_in_safetensors, names_listed, safetensors
 from drafcheck.fix.pieces import Span, Spliced
 
 if TYPE_CHECKING:
@@ -194,6 +195,11 @@ class _Changes:
             new = next((e.content for e in edits if isinstance(e, Replace)), None)
             yield Entry(name, new or content_of(file, tensor))
 
+    def moves(self) -> set[tuple[str, str]]:
+        """The beginnings of names that become others: ``("layers.0.", "midlayer.")``; none that is only put before."""
+        renames = [e for edits in self._tensors.values() for e in edits if isinstance(e, Rename)]
+        return {move for e in renames if (move := differing(e.tensor.name, e.name))[0]}
+
     def config(self) -> bytes | None:
         """The text of the config as it will be; None when it stays."""
         if not self._keys or self._checkpoint.config is None:
@@ -238,9 +244,26 @@ def _with_index(state: State, before: Checkpoint, changes: _Changes) -> State:
         state = _without(state, old.file)
     if len(files) < 2 and (changes.reindex or old is None or not files):
         return state
-    metadata = old.document.data.get("metadata") if old is not None and old.document.data is not None else None
-    text = index_text({f.name: [(t.name, t.stop - t.start) for t in f.header.tensors] for f in files}, metadata)
+    said = (old.document.data or {}) if old is not None else {}
+    lost = _lost_entries(old, before, changes) if old is not None and not changes.reindex else {}
+    text = index_text({f.name: [(t.name, t.stop - t.start) for t in f.header.tensors] for f in files}, said, lost)
     return _with_file(state, Spliced(INDEXES[0], [text.encode("utf-8")]), INDEXES[0])
+
+
+def _lost_entries(old: Index, before: Checkpoint, changes: _Changes) -> dict[str, Any]:
+    """What an index lists that no file had, under the names that tensors spelt alike have now: a sign of what is lost.
+
+    Each leads to what it led to, under the name that a pickle gets as safetensors.
+    """
+    there = {t.name for f in before.files for t in f.header.tensors}
+    moves = changes.moves()
+    pickles = old is before.pickle_index
+    found: dict[str, Any] = {}
+    for name, file in names_listed(old).items():
+        if name not in there:
+            start, new = max((m for m in moves if name.startswith(m[0])), key=lambda m: len(m[0]), default=("", ""))
+            found[new + name[len(start) :]] = name_in_safetensors(file) if pickles and isinstance(file, str) else file
+    return found
 
 
 def _fits(index: Index, before: Checkpoint, now: Checkpoint) -> bool:

@@ -33,12 +33,26 @@ def checked(mended: Mended, folder: Path, name: str) -> Examination:
     for file in mended.state.files:
         if file.endswith(".safetensors"):
             _open(folder / file)
+    _need_folders(mended, folder)
     seen = examine(name, _setup(mended), partial(open_folder, name, _Staged(folder, name)))
     foreseen, found = ({(f.rule, f.severity) for f in e.findings} for e in (mended.last, seen))
     if seen.crashed or foreseen != found:
         codes = ", ".join(sorted(code for code, _ in foreseen ^ found)) or "a rule that failed"
         raise FailedRepairError(f"what was written does not check as it should ({codes}): nothing was delivered")
     return seen
+
+
+def _need_folders(mended: Mended, folder: Path) -> None:
+    """Raises FailedRepairError where the index names a file in a folder, which is not taken along."""
+    subject, base = mended.last.subject, mended.state.base
+    index = subject.checkpoint.index if subject is not None else None
+    inside = [f for f in (index.files if index is not None else ()) if "/" in f and not (folder / f).exists()]
+    lost = next((f for f in inside if base.is_file(f)), None)
+    if lost is not None:
+        raise FailedRepairError(
+            f"the index names {lost:.200}, in a folder, and folders are not taken along: "
+            "move it beside config.json first; nothing was delivered"
+        )
 
 
 def _setup(mended: Mended) -> Setup:

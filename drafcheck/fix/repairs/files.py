@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from drafcheck.fix.edits import Convert, DropFile, Edit, Reindex
-from drafcheck.fix.layout import name_in_safetensors
+from drafcheck.fix.layout import name_in_safetensors, names_listed
 from drafcheck.fix.registry import Wishes, repair
 from drafcheck.plan.files import alike
 from drafcheck.plan.names import route
@@ -27,13 +27,13 @@ SAMPLE = 64 << 10
 @repair("DC005")
 def stale_index(s: Subject, _: Sequence[Finding], __: Wishes) -> Iterator[Edit]:
     """An index of the files that are there, which hold everything that the old one promises."""
-    if is_stale(s):
+    if may_reindex(s):
         yield Reindex()
 
 
 @repair("DC006")
 def wrong_index(s: Subject, _: Sequence[Finding], __: Wishes) -> Iterator[Edit]:
-    """An index that agrees with the files, where it is known that all of them belong to the checkpoint."""
+    """An index that agrees with the files, where these hold all that it lists and belong to the checkpoint."""
     if may_reindex(s):
         yield Reindex()
 
@@ -62,26 +62,19 @@ def unread_weights(s: Subject, _: Sequence[Finding], __: Wishes) -> Iterator[Edi
     """An index that names the files that are there; a pickle that this release does not look for as safetensors."""
     if s.selection is None or s.selection.refused is None or s.selection.refused.cause != "no-files":
         return
-    if is_stale(s):
+    if may_reindex(s):
         yield Reindex()
     elif (file := unread_pickle(s)) is not None:
         yield Convert(file.name)
 
 
-def is_stale(s: Subject) -> bool:
-    """Whether the files at hand hold everything that the index promises, so that it can be written anew."""
-    return not _promised_in_vain(s) and may_reindex(s)
-
-
 def may_reindex(s: Subject) -> bool:
-    """Whether the index can be written anew from the headers: nothing needed is lost, and nothing strange is read."""
-    from drafcheck.checks.files import is_complete
-
+    """Whether the index can be written anew from the headers: no name in it is lost, and nothing strange is read."""
     index = _index(s)
     files = _safetensors(s)
     if index is None or not files or any(file.header.problems for file in files):
         return False
-    if _promised_in_vain(s) and not is_complete(s):
+    if _promised_in_vain(s):
         return False
     left_out = [f for f in files if f.name not in index.files]
     return all(_belongs(s, file, [f for f in files if f is not file]) for file in left_out)
@@ -96,9 +89,9 @@ def _safetensors(s: Subject) -> list[WeightFile]:
 
 
 def _promised_in_vain(s: Subject) -> set[str]:
-    """The tensors of the index that no file has."""
+    """The tensors of the index that no file has: it alone tells that they are missing, wherever it looks for them."""
     index = _index(s)
-    promised = set(index.weight_map) if index is not None else set()
+    promised = set(names_listed(index)) if index is not None else set()
     return promised - {t.name for file in _safetensors(s) for t in file.header.tensors}
 
 
