@@ -104,6 +104,15 @@ def test_the_order_of_files_is_certain_since(folder: Path, version: str, ordered
     assert select(folder, version).ordered is ordered
 
 
+@pytest.mark.parametrize("engine", ["sglang==0.5.12", "sglang==0.5.23", "vllm==0.16.0", "vllm==0.33.0"])
+def test_the_order_of_pickles_is_never_certain(folder: Path, engine: str) -> None:
+    """SGLang reads them by threads, vLLM as the folder lists them; safetensors are sorted."""
+    pickle_of(folder, "a.bin", "a")
+    assert select_files(open_checkpoint(folder), resolve_engine(engine)).ordered
+    pickle_of(folder, "b.bin", "b")
+    assert not select_files(open_checkpoint(folder), resolve_engine(engine)).ordered
+
+
 @pytest.mark.parametrize(("version", "expected"), [("0.5.6", 2), ("0.5.7", 1), ("0.5.23", 1)])
 def test_consolidated_beside_model(folder: Path, version: str, expected: int) -> None:
     write_tensors(folder / "consolidated.safetensors", a=(1,))

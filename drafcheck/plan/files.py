@@ -106,11 +106,16 @@ class _Selector:
             refused=refused,
             chosen=chosen,
             missing=missing,
-            ordered=self._revision.get("order") == "name" or len(chosen) < 2,
+            ordered=self._order(chosen) == "name" or len(chosen) < 2,
             index=index,
             unwanted=unwanted,
             twice=tuple(_twice(self._checkpoint, chosen)) if refused is None else (),
         )
+
+    def _order(self, chosen: tuple[WeightFile, ...]) -> str | None:
+        """How the files are ordered: ``name``, or ``folder`` where nothing sorts them; pickles may have their own."""
+        own = None if not chosen or chosen[0].is_safetensors else self._revision.get("pickle_order")
+        return own or self._revision.get("order")
 
     def _refusal_of(self, chosen: tuple[WeightFile, ...]) -> Refusal | None:
         if not chosen:
