@@ -134,7 +134,10 @@ class _Places:
         self._archive = archive
         self._read: set[str] = set()  # torch reads a storage where it is first mentioned, and believes that mention
         order = archive.prefix + "byteorder"
-        self._swapped = order in archive.members and archive.content(order, 16) == b"big"
+        said = archive.content(order, 16) if order in archive.members else b"little"
+        if said not in (b"little", b"big"):  # torch.load raises
+            raise PickleError("does not say whether its bytes are little-endian or big-endian")
+        self._swapped = said == b"big"
         self.hidden = Uncopied("is big-endian" if self._swapped else "is compressed")
         """Why bytes cannot be addressed, where they cannot."""
 

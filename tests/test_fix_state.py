@@ -184,6 +184,14 @@ def test_a_file_can_be_left_out_and_a_name_is_never_taken_twice(tmp_path: Path) 
         after(state, before, merged([("DC010", Convert("other.bin"))]))
 
 
+def test_a_name_that_safetensors_keeps_for_itself_is_not_given_away(tmp_path: Path) -> None:
+    state = _written(tmp_path)
+    before = state.opened()
+    d2t = next(t for t in before.files[0].header.tensors if t.name == "d2t")
+    with pytest.raises(UsageError, match=r"model\.safetensors can have no tensor called __metadata__"):
+        after(state, before, merged([("DC101", Rename(d2t, "__metadata__"))]))
+
+
 def test_a_state_without_edits_is_the_folder_itself(tmp_path: Path) -> None:
     state = _written(tmp_path)
     assert not state.changed

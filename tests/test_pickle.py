@@ -215,13 +215,18 @@ def test_deep_nesting_and_shared_lists(path: Path) -> None:
     assert trouble_of(path, archive(b"\x80\x02" + listed + calls + b".", {}))[0] is Trouble.CORRUPT
 
 
-def test_big_endian_bytes_have_no_address(path: Path) -> None:
+@pytest.mark.parametrize("order", ["little", "big", "middle", ""])
+def test_the_order_of_bytes(path: Path, order: str) -> None:
+    """Bytes that are big-endian have no address, and without a word that torch knows it loads nothing."""
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("a/data.pkl", state({"t": longs()}))
-        file.writestr("a/byteorder", "big")
-        file.writestr("a/version", "3")
+        file.writestr("a/version", "3\n")
+        file.writestr("a/byteorder", order)
         file.writestr("a/data/0", LONGS)
-    assert read_pickle(LocalFile(path)).tensors[0].start == -1
+    header = read_pickle(LocalFile(path))
+    assert [t.start < 0 for t in header.tensors] == {"little": [False], "big": [True]}.get(order, [])
+    assert [p.trouble for p in header.problems] == ([] if header.tensors else [Trouble.CORRUPT])
+    assert [u.why for u in header.uncopied.values()] == (["is big-endian"] if order == "big" else [])
 
 
 NEG, CONJ = text("neg"), text("conj")
@@ -368,6 +373,36 @@ def test_what_torch_itself_writes(path: Path, zipped: bool) -> None:
         assert (found.start >= 0) is value.is_contiguous()
         if value.is_contiguous() and value.numel():
             assert raw[found.start : found.stop] == value.flatten().view(torch.uint8).numpy().tobytes()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("zipped", [True, False])
+def test_what_torch_writes_and_safetensors_can_not_hold_as_it_lies(path: Path, zipped: bool) -> None:
+    """Each is told of, and is a plain tensor of the same values once its call is made."""
+    torch = pytest.importorskip("torch")
+    plain = torch.arange(1.0, 7.0).reshape(2, 3)
+    items: dict[str, Any] = {
+        "turned": plain.clone().t(),
+        "expanded": torch.ones(1).expand(4),
+        "negative": torch._neg_view(plain.clone()),
+        "imaginary": torch.complex(plain, plain).conj().imag,
+        "conjugate": torch.complex(plain, plain).conj(),
+        "sparse": plain.to_sparse(),
+        "quantised": torch.quantize_per_tensor(plain, 0.5, 0, torch.qint8),
+    }
+    torch.save(
+        {**items, "plain": plain, "wide": plain.to(torch.complex128)}, path, _use_new_zipfile_serialization=zipped
+    )
+    header = read_pickle(LocalFile(path))
+    assert header.problems == () and set(header.uncopied) == {*items, "wide"}
+    assert all((t.start >= 0) is (t.name == "plain") for t in header.tensors)
+    for name, item in items.items():
+        value = item
+        for call in header.uncopied[name].call.split("."):
+            value = getattr(value, call.removesuffix("()"))()
+        value = value.contiguous().clone()
+        assert value.layout is torch.strided and not value.is_neg() and not value.is_conj() and not value.is_quantized
+        assert torch.equal(value, item.dequantize() if item.is_quantized else item.to_dense())
 
 
 def test_the_allowed_names_are_torchs() -> None:

@@ -114,8 +114,9 @@ def pickle_weights(s: Subject) -> Iterator[Hit]:
 
 def _conversion(files: Sequence[WeightFile]) -> str:
     """How to write pickles as safetensors with torch, also those that `drafcheck fix` does not convert."""
+    kept = "" if any(file.header.uncopied for file in files) else " without loss"
     words = (
-        "convert without loss: tensors = torch.load(path, weights_only=True), then safetensors.torch.save_file("
+        f"convert{kept}: tensors = torch.load(path, weights_only=True), then safetensors.torch.save_file("
         "{n: t.contiguous().clone() for n, t in tensors.items()}, path)"
     )
     for file in files:
