@@ -185,7 +185,7 @@ def test_dc005_lost(folder: Path) -> None:
     write_tensors(folder / "a.safetensors", a=(1,))
     write_index(folder, {"a": "a.safetensors", "b": "b.safetensors"})
     (finding,) = found(folder, "DC005", "0.5.16")
-    assert finding.severity is Severity.ERROR and "1 tensor of the index are lost: `b`" in finding.message
+    assert finding.severity is Severity.ERROR and "1 tensor of the index is lost: `b`" in finding.message
     assert finding.locations[0].key == "weight_map.b" and finding.locations[0].line == 4
     (finding,) = found(folder, "DC005", "0.5.17")
     assert "references 1 shard file(s) missing" in finding.message
@@ -263,7 +263,7 @@ def test_dc007(folder: Path) -> None:
     (folder / "b.safetensors").write_bytes(safetensors({"a": entry("U8", (2,), 0, 2)}, b"\0\1"))
     (finding,) = found(folder, "DC007")
     assert (
-        "1 tensor in both a.safetensors and b.safetensors differ, and the one in b.safetensors wins" in finding.message
+        "1 tensor in both a.safetensors and b.safetensors differs, and the one in b.safetensors wins" in finding.message
     )
     (finding,) = found(folder, "DC007", "0.5.9")
     assert "depends on the disk's order" in finding.message

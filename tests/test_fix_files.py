@@ -17,6 +17,8 @@ from weights import Weight, read_safetensors, write_safetensors, zeros
 from drafcheck.errors import UsageError
 from drafcheck.finding import Finding
 from drafcheck.fix.edits import Convert, DropFile, Edit, Reindex
+from drafcheck.fix.text import repairs
+from drafcheck.report.style import Style
 from drafcheck.session import Options
 
 SGLANG = Options(engine="sglang==0.5.15")
@@ -325,3 +327,30 @@ def test_one_name_with_two_contents_keeps_the_others_from_nothing(tmp_path: Path
     assert {"DC007", "DC103"} <= {f.rule for f in done.last.findings}
     assert {n for n in contents(done) if n.startswith("layers.0.")} == {"layers.0.self_attn.q_proj.weight"}
     assert "DC101" not in {f.rule for f in done.last.findings if f.fixable}
+
+
+def test_what_mends_several_findings_is_said_once(tmp_path: Path) -> None:
+    """An index whose every entry is of a wrong type, of one file: many findings, one edit."""
+    draft = Draft()
+    draft.files[INDEX] = json.dumps({"weight_map": dict.fromkeys(draft.weights, 1)}).encode()
+    draft.write(tmp_path)
+    lines = repairs(mended_draft(tmp_path), Style()).splitlines()
+    assert sum(line.startswith("repaired[DC006") for line in lines) > 1
+    assert sum("the index written anew" in line for line in lines) == 1
+    assert [line for line in lines if line.startswith("  +")][1:] == ["  + as above"] * (len(lines) // 2 - 1)
+
+
+def test_a_copy_in_another_file_is_told_by_its_file(tmp_path: Path) -> None:
+    draft, table = halved(tmp_path, SECOND)
+    draft.write(tmp_path / "ckpt")
+    twice = "midlayer.self_attn.q_proj.weight"
+    files = {file: read_safetensors(file) for file in sorted((tmp_path / "ckpt").glob("*.safetensors"))}
+    weight = next(weights[twice] for weights in files.values() if twice in weights)
+    for file, weights in files.items():
+        both = {twice: weight, **weights}
+        write_safetensors(file, {n.replace("midlayer.", "layers.0."): w for n, w in both.items()})
+    old = {n.replace("midlayer.", "layers.0."): f for n, f in table.items()}
+    (tmp_path / "ckpt" / INDEX).write_text(json.dumps({"weight_map": old}))
+    name = "`layers.0.self_attn.q_proj.weight`"
+    said = repairs(mended_draft(tmp_path / "ckpt", engine="sglang==0.5.9"), Style())
+    assert f"{name} of {SECOND} left out: the same as {name} of {SHARD}" in said

@@ -148,7 +148,8 @@ def missing_shard(s: Subject) -> Iterator[Hit]:
         stops = f"{what}; {s.engine} stops: {selection.refused.error}"
         yield Hit(stops, place, help=_shard_help(lost), fixable=_stale(s))
     elif lost and not is_complete(s):
-        outcome = f"{s.engine} loads the rest without a word, and {count(len(lost), 'tensor')} of the index are lost"
+        gone = f"{count(len(lost), 'tensor')} of the index {'is' if len(lost) == 1 else 'are'} lost"
+        outcome = f"{s.engine} loads the rest without a word, and {gone}"
         yield Hit(f"{what}; {outcome}: {listed(lost)}", place, help=_shard_help(lost), fixable=_stale(s))
     else:
         outcome = f"{s.engine} loads all the same, as the files at hand hold everything it needs"
@@ -222,7 +223,7 @@ def _left_out(s: Subject, selection: Selection, index: Index, severity: Severity
         if own:
             yield Hit(
                 f"{index.file} leaves out {name}, so that {s.engine} does not read it: "
-                f"{count(len(own), 'tensor')} are nowhere else: {listed(own)}",
+                f"{count(len(own), 'tensor')} {'is' if len(own) == 1 else 'are'} nowhere else: {listed(own)}",
                 (Location(file=name, tensor=own[0]), Location(file=index.file)),
                 help="write the index again from the headers of all files, or remove it",
                 severity=severity,
@@ -273,7 +274,8 @@ def duplicate_tensor(s: Subject) -> Iterator[Hit]:
     first, second = pairs[0]
     order = f"the one in {second} wins" if selection.ordered else "which one wins depends on the disk's order"
     yield Hit(
-        f"{count(len(differ), 'tensor')} in both {first} and {second} differ, and {order}: "
+        f"{count(len(differ), 'tensor')} in both {first} and {second} {'differs' if len(differ) == 1 else 'differ'}, "
+        f"and {order}: "
         f"{listed([t.second.name for t in differ])}",
         tuple(Location(file=t.file, tensor=t.name) for t in (differ[0].first, differ[0].second)),
         help=f"move the file that does not belong here, {first} or {second}, out of the folder",

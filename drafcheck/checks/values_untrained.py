@@ -77,9 +77,9 @@ def _rows(v: TensorValues) -> Iterator[Hit]:
         empty.discard(last)
         last -= 1
     if empty:
-        many = count(len(empty), "row")
+        many, hold = count(len(empty), "row"), "holds" if len(empty) == 1 else "hold"
         yield Hit(
-            f"{many} of {v.rows:,} of `{v.tensor.name}` hold nothing but zeros{partly(v)}, such as row {min(empty)}",
+            f"{many} of {v.rows:,} of `{v.tensor.name}` {hold} nothing but zeros{partly(v)}, such as row {min(empty)}",
             place(v.tensor),
             help="export the drafter again, or look whether a shard was left out",
             severity=Severity.WARNING,

@@ -31,10 +31,11 @@ class Rename(NamedTuple):
 
 
 class Drop(NamedTuple):
-    """``tensor`` is left out; ``why`` continues its name: "no loader reads it"."""
+    """``tensor`` is left out; ``why`` continues its name: "no loader reads it"; ``elsewhere``: of another file."""
 
     tensor: Tensor
     why: str
+    elsewhere: bool = False
 
 
 class Replace(NamedTuple):

@@ -31,16 +31,20 @@ def repairs(mended: Mended, style: Style) -> str:
     lines: list[str] = []
     for one in mended.rounds:
         assert one.seen.subject is not None
+        shown: list[Edit] = []
         for repaired in one.repaired:
             config = one.seen.subject.checkpoint.config
-            lines += _repair(repaired, config.data if config is not None else {}, style)
+            lines += _repair(repaired, config.data if config is not None else {}, shown, style)
+            shown += repaired.edits
     return "".join(f"{line}\n" for line in lines)
 
 
-def _repair(repaired: Repaired, config: Mapping[str, Any], style: Style) -> Iterator[str]:
+def _repair(repaired: Repaired, config: Mapping[str, Any], shown: Sequence[Edit], style: Style) -> Iterator[str]:
+    """The lines on one; what mends other findings of the round too is said once, the edits ``shown``."""
     finding = repaired.finding
     yield f"{style.mark(f'repaired[{finding.rule} {finding.name}]')}: {style.bold(printable(finding.message))}"
-    for words in _done(repaired.edits, config):
+    new = [edit for edit in repaired.edits if edit not in shown]
+    for words in _done(new, config) if new else ["as above"]:
         yield f"  {style.mark('+')} {printable(words)}"
     if repaired.cost is not None:
         yield f"  {style.mark('= unsafe:')} {repaired.cost}"
@@ -78,11 +82,11 @@ def _renamed(edits: Sequence[Rename]) -> Iterator[str]:
 
 
 def _dropped(edits: Sequence[Drop]) -> Iterator[str]:
-    groups: dict[str, list[str]] = {}
+    groups: dict[tuple[str, str], list[str]] = {}
     for edit in edits:
-        groups.setdefault(edit.why, []).append(edit.tensor.name)
-    for why, names in groups.items():
-        yield f"{listed(names)} left out: {why}"
+        groups.setdefault((f" of {edit.tensor.file}" if edit.elsewhere else "", edit.why), []).append(edit.tensor.name)
+    for (where, why), names in groups.items():
+        yield f"{listed(names)}{where} left out: {why}"
 
 
 def _was(config: Mapping[str, Any], route: Sequence[str]) -> str:

@@ -193,6 +193,7 @@ def _accept(s: Subject, missing: int, of: int, most: int) -> None:
     if missing > most:
         assert s.reference is not None
         raise UsageError(
-            f"{count(missing, 'row')} of {of:,} in the order of {s.reference.name} have no source in this head: "
-            f"accept them as zeros with --max-missing-rows {missing}"
+            f"{count(missing, 'row')} of {of:,} in the order of {s.reference.name} "
+            f"{'has' if missing == 1 else 'have'} no source in this head: "
+            f"accept {'it' if missing == 1 else 'them'} as zeros with --max-missing-rows {missing}"
         )

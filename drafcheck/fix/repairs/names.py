@@ -177,7 +177,9 @@ class _Places:
         other = self._names.get(name) or (self._in_place(found) if lands else None)
         if other is not None and other is not tensor:
             same = alike(self._s.checkpoint, other, tensor)
-            return Drop(tensor, f"the same as `{other.name}`") if same else None
+            elsewhere = other.file != tensor.file
+            where = f" of {other.file}" if elsewhere else ""
+            return Drop(tensor, f"the same as `{other.name}`{where}", elsewhere) if same else None
         if lands and _place(found) in self._contested:
             return None
         self._names[name] = tensor
