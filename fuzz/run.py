@@ -6,6 +6,7 @@ Exits with 1 when an input breaks a reader, or takes too much time or memory; it
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import subprocess
 import sys
@@ -39,6 +40,7 @@ class Result(NamedTuple):
 def fuzz(target: str, minutes: float, work: Path) -> Result:
     """Run one harness for so many minutes, going on after a fault until the time is over."""
     import seeds
+    from targets import FOLDER
 
     corpus, faults = work / target / "corpus", work / target / "faults"
     faults.mkdir(parents=True, exist_ok=True)
@@ -58,6 +60,7 @@ def fuzz(target: str, minutes: float, work: Path) -> Result:
             errors="replace",
             check=False,
             cwd=work,
+            env={**os.environ, "DRAFCHECK_FUZZ_FOLDER": str(FOLDER)},  # atheris ends a harness before it can clean up
         )  # fmt: skip
         (work / target / "log.txt").write_text(done.stderr)
         ran = _number(r"stat::number_of_executed_units:\s*(\d+)", done.stderr)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import tempfile
@@ -60,7 +61,7 @@ class Memory:
 
 
 def _folder() -> Path:
-    shared = Path("/dev/shm")
+    shared = Path(os.environ.get("DRAFCHECK_FUZZ_FOLDER", "/dev/shm"))  # run.py's own, which it removes
     return Path(tempfile.mkdtemp(prefix="drafcheck-fuzz-", dir=shared if shared.is_dir() else None))
 
 
