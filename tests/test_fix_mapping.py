@@ -61,6 +61,7 @@ EXPECTED: dict[str, list[int]] = {
     "DC305/with-t2d": OFFSETS,
     "DC305/without-t2d": OFFSETS,
     "DC306/all-zeros": OFFSETS,
+    "DC306/all-zeros-of-a-known-trainer": OFFSETS,
     "DC307/too-short": MASK,
     "DC308/bfloat16": OFFSETS,
     "DC308/float32": OFFSETS,

@@ -131,6 +131,13 @@ def all_zeros(draft: Draft) -> None:
     draft.weights["d2t"] = zeros("I64", DRAFT_VOCAB)
 
 
+@case("DC306/all-zeros-of-a-known-trainer")
+def all_zeros_by_token(draft: Draft) -> None:
+    """The marks of one that orders draft ids by token, so that t2d tells the map."""
+    all_zeros(draft)
+    draft.set(target_model_type="llama")
+
+
 @case("good/zeros-at-full-vocabulary")
 def zeros_at_full(draft: Draft) -> None:
     draft.full_vocabulary()
