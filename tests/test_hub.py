@@ -136,7 +136,9 @@ def test_target_and_reference_may_be_addresses(hub: Hub, draft: Path, tmp_path: 
     hub.repos["org/target"] = Repo(tmp_path / "target")
     report = lint("hf://org/draft", engine=ENGINE, target="hf://org/target", reference="hf://org/draft")
     assert report.checkpoints[0].target == "hf://org/target"
-    assert {skipped.why for skipped in report.checkpoints[0].skipped} == {"needs --launch"} and report.ok
+    assert {skipped.why for skipped in report.checkpoints[0].skipped} == {
+        f"needs --{option}" for option in ("launch", "tp", "values", "target-weights")
+    } and report.ok
     assert lint(draft, engine=ENGINE, target="hf://org/target/config.json").ok
     assert "org/none" in said(str(draft), target="hf://org/none")
     assert "--reference" in said(str(draft), target="hf://org/target", reference="hf://org/none")

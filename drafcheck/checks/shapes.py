@@ -80,7 +80,8 @@ def _other_width(s: Subject, meant: int, refused: list[Refusal]) -> Hit:
 
 def _belongs_elsewhere(s: Subject, refusal: Refusal) -> bool:
     plan, contract = plans(s)
-    assert refusal.tensor is not None and refusal.parameter is not None
+    if refusal.tensor is None or refusal.parameter is None:
+        return True  # a d2t that the release can not add numbers to: DC302's
     parameter = plan.parameters[refusal.parameter]
     tensor = refusal.tensor.shape
     same_rank = len(tensor) == len(parameter.shape)

@@ -57,7 +57,7 @@ def has_head(load: LoadPlan) -> bool:
 def rows_built(load: LoadPlan) -> int | None:
     """The rows of the head that this release builds from the config."""
     parameter = load.parameters.get(HEAD)
-    return parameter.shape[0] if parameter is not None and parameter.shape[0] > 0 else None
+    return parameter.shape[0] if parameter is not None and parameter.shape[0] >= 0 else None
 
 
 def refuses(load: LoadPlan, key: str) -> bool:
