@@ -78,6 +78,7 @@ def many_entries(path: Path, names: int) -> None:
 def deep_pickle(path: Path, depth: int) -> None:
     """A pickle of nested tuples in an archive."""
     with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a/version", b"3\n")
         archive.writestr("a/data.pkl", b"\x80\x02}X\x01\x00\x00\x00x)" + b"\x85" * depth + b"s.")
 
 
