@@ -101,8 +101,8 @@ def test_the_findings_are_those_of_the_local_lint(hub: Hub, draft: Path, capsys:
 
 def test_fixtures_read_alike(hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
     fixtures = Path(__file__).parent.parent / "fixtures"
-    cases = sorted(f for f in fixtures.glob("DC*/*") if f.is_dir())[::9]
-    assert len(cases) > 5
+    cases = sorted(f for f in fixtures.glob("DC*/*") if f.is_dir() and f.parent.name != "DC313")[::9]
+    assert len(cases) > 5  # DC313 compares rows, which are not fetched
     for case in cases:
         hub.repos["org/case"] = Repo(case)
         assert as_json("hf://org/case", capsys) == as_json(str(case), capsys), case
