@@ -37,8 +37,6 @@ def mapping_differs(s: Subject) -> Iterator[Hit]:
     found, reference = s.comparison, s.reference
     if found is None or reference is None or found.identical:
         return
-    from drafcheck.fix.repairs.head import mapping_of_same_head  # the same mapping needs no repair
-
     yield Hit(
         f"{found.agree:,} of {count(found.size_here, 'draft id')} agree with {reference.name} "
         f"({found.size_there:,}{_doubts(found)}); target tokens shared {found.shared:,}, only here "
@@ -46,7 +44,6 @@ def mapping_differs(s: Subject) -> Iterator[Hit]:
         _places(s),
         help=_fit(found),
         confidence=_less(reference.certainty) if found.faults else reference.certainty,
-        fixable=bool(mapping_of_same_head(s)),
     )
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 OWN = "the drafter's own head is not there, and the target's was not trained with it"
 FOREIGN = "the embedding is the target's, with which the drafter may not have been trained"
+OTHER = "of two mappings for the same head the reference's is taken, which the head does not confirm"
 MOVED = "the head drafts the reference's tokens, and rows that it lacks are zeros"
 
 
@@ -122,9 +123,9 @@ def replace_embedding(s: Subject, _: Sequence[Finding], wishes: Wishes) -> Itera
     yield SetKey(way, v.target_vocab)
 
 
-@repair("DC311")
+@repair("DC311", cost=OTHER)
 def take_reference(s: Subject, _: Sequence[Finding], __: Wishes) -> Iterator[Edit]:
-    """The reference's mapping, where its head is the same byte by byte."""
+    """The reference's mapping, where its head is the same byte by byte: which of the two is right no head tells."""
     yield from mapping_of_same_head(s)
 
 
