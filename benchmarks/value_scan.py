@@ -101,10 +101,11 @@ def by_torch(file: Path) -> None:
 
 
 def by_load(file: Path) -> None:
-    """The whole file into torch tensors, and nothing more."""
+    """The whole file into torch tensors, and nothing more; a copy, as mapped ones are not read before they are used."""
     from safetensors.torch import load_file
 
-    load_file(str(file))
+    for tensor in load_file(str(file)).values():
+        tensor.clone()
 
 
 def forget(file: Path) -> None:
