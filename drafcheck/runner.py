@@ -21,7 +21,8 @@ from drafcheck.conversion import AsRead, as_read
 from drafcheck.crash import describe
 from drafcheck.draftmode import usual_algorithm
 from drafcheck.errors import NothingToCheck, UsageError
-from drafcheck.finding import Confidence, Finding
+from drafcheck.finding import Finding
+from drafcheck.findings import finding_of, is_proven
 from drafcheck.inputs import read_inputs, refuse_unknown_words
 from drafcheck.lookup import settled
 from drafcheck.plan.admission import chosen_class, refused_early
@@ -241,7 +242,7 @@ def _examine(path: str, setup: Setup, opened: Callable[[], Checkpoint]) -> Exami
         seen.subject = prepare(seen, setup.options, opened)
     except NothingToCheck as nothing:
         seen.nothing = True
-        seen.findings.append(_finding(setup.rules[NOTHING_TO_CHECK], Hit(str(nothing))))
+        seen.findings.append(finding_of(setup.rules[NOTHING_TO_CHECK], Hit(str(nothing))))
         return seen
     for rule in setup.chosen.values():
         if rule.code not in (INTERNAL_ERROR, *STALE):
@@ -250,7 +251,7 @@ def _examine(path: str, setup: Setup, opened: Callable[[], Checkpoint]) -> Exami
         from drafcheck.suppress import hide
 
         hide(seen)
-    seen.findings.extend(_finding(setup.rules[INTERNAL_ERROR], hit) for hit in crashes(seen.crashed))
+    seen.findings.extend(finding_of(setup.rules[INTERNAL_ERROR], hit) for hit in crashes(seen.crashed))
     _sort(seen)
     return seen
 
@@ -380,43 +381,5 @@ def _why_skipped(subject: Subject, missing: str) -> str:
 
 def _collect(rule: Rule, subject: Subject, seen: Examination) -> None:
     for hit in rule.check(subject):
-        seen.findings.append(_finding(rule, hit, proven=_is_proven(rule, subject)))
+        seen.findings.append(finding_of(rule, hit, proven=is_proven(rule, subject)))
         seen.stops = seen.stops or hit.stops
-
-
-def _is_proven(rule: Rule, subject: Subject) -> bool:
-    """Whether what the rule rests on was seen to be so.
-
-    A contract may have been read only, not run; and another release may have stood in for the one asked for.
-    """
-    if rule.needs and load_toml(subject.engine.name, "engine.toml").get("proof") == "read":
-        return False  # nothing of the engine was run
-    contract = subject.contract
-    if contract is None or not {"contract", "load"} & set(rule.needs):
-        return True
-    if not contract.proven or subject.engine.exact:
-        return contract.proven
-    from drafcheck.proof import requires_the_same
-
-    return requires_the_same(subject.engine, contract.architecture)
-
-
-def _finding(rule: Rule, hit: Hit, *, proven: bool = True) -> Finding:
-    """The finding that a hit of ``rule`` stands for; not a certain one on a contract that is not ``proven``.
-
-    Raises ValueError for a severity that the rule does not declare.
-    """
-    severity = hit.severity or rule.severities[0]
-    if severity not in rule.severities:
-        raise ValueError(f"{rule.code} declares no severity {severity.value}")
-    return Finding(
-        rule=rule.code,
-        name=rule.name,
-        severity=severity,
-        confidence=hit.confidence if proven or hit.confidence is not Confidence.CERTAIN else Confidence.LIKELY,
-        message=hit.message,
-        locations=tuple(dict.fromkeys(hit.locations)),  # two words of one line have one place
-        help=hit.help,
-        fixable=hit.fixable,
-        about=hit.about,
-    )
