@@ -12,9 +12,13 @@ from drafcheck.valuescan.formats import LARGEST
 from drafcheck.words import count, share
 
 if TYPE_CHECKING:
+    from drafcheck.plan.model import Write
     from drafcheck.subject import Subject
     from drafcheck.tensor import Tensor
     from drafcheck.valuescan.model import TensorValues, Values
+
+Goals = dict["Tensor", list["Write"]]
+"""What the loader writes of each tensor that reaches a parameter."""
 
 
 def seen_in(s: Subject) -> Values:
@@ -23,9 +27,14 @@ def seen_in(s: Subject) -> Values:
     return s.values
 
 
-def used(s: Subject, tensor: Tensor) -> bool:
-    """Whether a tensor reaches a parameter, as far as that is known."""
-    return s.load is None or any(w.tensor == tensor for w in s.load.writes)
+def goals_of(s: Subject) -> Goals | None:
+    """The parameters that each tensor reaches; None without a load plan. For a whole model they are many: ask once."""
+    if s.load is None:
+        return None
+    goals: Goals = {}
+    for write in s.load.writes:
+        goals.setdefault(write.tensor, []).append(write)
+    return goals
 
 
 def place(tensor: Tensor) -> tuple[Location, ...]:
@@ -53,6 +62,7 @@ def non_finite(s: Subject) -> Iterator[Hit]:
     ## Fix
     Go back to a training state from before the loss became NaN, or export again: files are also damaged on the way.
     """
+    goals = goals_of(s)
     for v in seen_in(s).tensors:
         if v.bad:
             many = count(v.bad, "value")
@@ -61,7 +71,7 @@ def non_finite(s: Subject) -> Iterator[Hit]:
                 f"at {_index(v)}",
                 place(v.tensor),
                 help="export the drafter again from a training state that has none",
-                severity=Severity.ERROR if used(s, v.tensor) else Severity.NOTE,
+                severity=Severity.ERROR if goals is None or v.tensor in goals else Severity.NOTE,
             )
 
 
@@ -92,8 +102,9 @@ def overflow_on_cast(s: Subject) -> Iterator[Hit]:
     limit = LARGEST.get(dtype or "")
     if limit is None:
         return
+    goals = goals_of(s)
     for v in seen_in(s).tensors:
-        if v.absmax is not None and v.absmax > limit and used(s, v.tensor):
+        if v.absmax is not None and v.absmax > limit and (goals is None or v.tensor in goals):
             yield Hit(
                 f"`{v.tensor.name}` holds {v.absmax:g}, and the {dtype} that {s.engine} casts it to ends at {limit:g}",
                 place(v.tensor),

@@ -6,9 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from drafcheck.checks.values import partly, place, seen_in
+from drafcheck.checks.values import Goals, goals_of, partly, place, seen_in
 from drafcheck.contract import load_toml
 from drafcheck.finding import Confidence, Location, Severity
+from drafcheck.plan.files import alike
 from drafcheck.registry import Hit, rule
 from drafcheck.source import SourceError
 from drafcheck.valuescan.formats import FLOATS
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from drafcheck.valuescan.model import TensorValues
     from drafcheck.valuescan.signature import Fit
 
-_COMPARED = 8 << 20  # bytes of two tensors that are compared at a time
 _FEW = 3  # matrices that have to look untouched at the least
 
 
@@ -41,21 +41,16 @@ def all_zero(s: Subject) -> Iterator[Hit]:
     ## Fix
     Export the drafter again; shards that were never gathered are written as zeros.
     """
+    goals = goals_of(s)
     for v in seen_in(s).tensors:
-        parameter = _parameter(s, v.tensor)
+        writes = goals.get(v.tensor) if goals is not None else None
+        parameter = s.load.parameters[writes[0].parameter] if s.load is not None and writes else None
         if v.tensor.dtype not in FLOATS or v.tensor.name.endswith(".bias") or (s.load is not None and not parameter):
             continue
         if v.zero:
             yield from _zero(v, parameter)
         elif len(v.tensor.shape) > 1 and "embed" not in v.tensor.name:
             yield from _rows(v)
-
-
-def _parameter(s: Subject, tensor: Tensor) -> Parameter | None:
-    """The parameter that a tensor reaches."""
-    if s.load is None:
-        return None
-    return next((s.load.parameters[w.parameter] for w in s.load.writes if w.tensor == tensor), None)
 
 
 def _zero(v: TensorValues, parameter: Parameter | None) -> Iterator[Hit]:
@@ -142,13 +137,14 @@ def _initial(s: Subject) -> Iterator[Hit]:
 
 def _identical(s: Subject) -> Iterator[Hit]:
     copied = tuple(load_toml("initial.toml")["copied"]["parts"])
+    goals = goals_of(s)
     groups: dict[tuple[object, ...], list[TensorValues]] = defaultdict(list)
     for v in seen_in(s).tensors:
         if v.whole and not v.even and v.tensor.dtype in FLOATS and not any(part in v.tensor.name for part in copied):
             groups[v.tensor.dtype, v.tensor.shape, v.digest].append(v)
     for group in groups.values():
         first, *others = (v.tensor for v in group)
-        same = [t for t in others if _other_parameter(s, first, t) and _same(s, first, t)]
+        same = [t for t in others if _elsewhere(goals, first, t) and alike(s.checkpoint, first, t, fetch=True)]
         if same:
             names = [first.name, *(t.name for t in same)]
             yield Hit(
@@ -159,22 +155,9 @@ def _identical(s: Subject) -> Iterator[Hit]:
             )
 
 
-def _other_parameter(s: Subject, one: Tensor, two: Tensor) -> bool:
+def _elsewhere(goals: Goals | None, one: Tensor, two: Tensor) -> bool:
     """Whether two tensors are meant for different places: copies under two spellings of one name are no fault."""
-    if s.load is None:
+    if goals is None:
         return True
-    goals = [{(w.parameter, w.shard) for w in s.load.writes if w.tensor == t} for t in (one, two)]
-    return bool(goals[0] and goals[1]) and goals[0] != goals[1]
-
-
-def _same(s: Subject, one: Tensor, two: Tensor) -> bool:
-    """Whether two tensors of one size hold the same bytes."""
-    size = one.stop - one.start
-    try:
-        return all(
-            s.checkpoint.read(one._replace(start=one.start + at, stop=one.start + min(at + _COMPARED, size)))
-            == s.checkpoint.read(two._replace(start=two.start + at, stop=two.start + min(at + _COMPARED, size)))
-            for at in range(0, size, _COMPARED)
-        )
-    except SourceError:
-        return False
+    first, second = ({(w.parameter, w.shard) for w in goals.get(t, ())} for t in (one, two))
+    return bool(first and second) and first != second

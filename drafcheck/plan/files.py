@@ -213,10 +213,10 @@ def _twice(checkpoint: Checkpoint, files: tuple[WeightFile, ...]) -> Iterator[Tw
             seen[tensor.name] = tensor
 
 
-def alike(checkpoint: Checkpoint, a: Tensor, b: Tensor, most: int | None = None) -> bool | None:
+def alike(checkpoint: Checkpoint, a: Tensor, b: Tensor, most: int | None = None, *, fetch: bool = False) -> bool | None:
     """Whether dtype, shape and bytes of two tensors are the same; None when the bytes can not be had.
 
-    With ``most``, whether they are as far as so many bytes go.
+    With ``most``, whether they are as far as so many bytes go. ``fetch``: also where many bytes cost requests.
     """
     if (a.dtype, a.shape) != (b.dtype, b.shape):
         return False
@@ -224,7 +224,7 @@ def alike(checkpoint: Checkpoint, a: Tensor, b: Tensor, most: int | None = None)
     if files[0] is None or files[1] is None or a.start < 0 or b.start < 0:
         return None
     length = a.stop - a.start if most is None else min(most, a.stop - a.start)
-    affordable = min(length, _REMOTE) if checkpoint.place.remote else length
+    affordable = min(length, _REMOTE) if checkpoint.place.remote and not fetch else length
     try:
         for at in range(0, affordable, _CHUNK):
             one = files[0].read(a.start + at, a.start + min(at + _CHUNK, affordable))

@@ -55,7 +55,8 @@ def scan(files: Sequence[WeightFile], share: float = 1.0, progress: Progress | N
         worker.run()
     if worker.crash is not None:
         raise worker.crash
-    found.tensors = [v for v in found.tensors if not any(u.tensor is v.tensor for u in found.unread)]
+    lost = {id(u.tensor) for u in found.unread}
+    found.tensors = [v for v in found.tensors if id(v.tensor) not in lost]
     return found
 
 
