@@ -21,6 +21,7 @@ from drafcheck.session import Options, Session, Setup
 from drafcheck.tensor import Tensor
 
 SAFE = Wishes()
+SGLANG = Options(engine="sglang==0.5.15")
 
 
 def options_of(case: str) -> Options:
@@ -49,6 +50,16 @@ def edits_for(seen: Examination, finding: Finding, wishes: Wishes = SAFE) -> lis
     assert seen.subject is not None
     asked = [one for one in known if one.cost is None or wishes.unsafe]
     return [edit for one in asked for edit in one.work(seen.subject, [finding], wishes)]
+
+
+def asked(folder: Path | str, code: str, options: Options = SGLANG, wishes: Wishes = SAFE) -> list[Edit]:
+    """What the findings of one rule lead to; fixable is held against the safe ones."""
+    seen = checked(folder, options)
+    found = [f for f in seen.findings if f.rule == code]
+    assert found
+    safe = [edit for finding in found for edit in edits_for(seen, finding)]
+    assert any(f.fixable for f in found) == bool(safe)
+    return [edit for finding in found for edit in edits_for(seen, finding, wishes)] if wishes.unsafe else safe
 
 
 def mended(path: Path | str, options: Options, wishes: Wishes = SAFE) -> Mended:

@@ -8,23 +8,13 @@ import pytest
 from cases_names import bias
 from drafts import HEADS, HIDDEN, KV_HEADS, Draft
 from make_fixtures import FIXTURES
-from repairing import checked, contents, edits_for, hashed, mended, mended_draft, options_of
+from repairing import asked, checked, contents, edits_for, hashed, mended, mended_draft, options_of
 from weights import zeros
 
 from drafcheck.fix.edits import Add, Drop, Edit, SetKey
 from drafcheck.session import Options
 
-SGLANG = Options(engine="sglang==0.5.15")
 ATTENTION = "midlayer.self_attn"
-
-
-def asked(folder: Path | str, code: str, options: Options = SGLANG) -> list[Edit]:
-    seen = checked(folder, options)
-    found = [f for f in seen.findings if f.rule == code]
-    assert found
-    edits = [edit for finding in found for edit in edits_for(seen, finding)]
-    assert any(f.fixable for f in found) == bool(edits)
-    return edits
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from cases_vocabulary import KEPT
 from drafts import DRAFT_VOCAB, HIDDEN, VOCAB, Draft, dump
 from make_fixtures import FIXTURES
-from repairing import SAFE, checked, contents, edits_for, hashed, mended, mended_draft, options_of
+from repairing import SGLANG, asked, checked, contents, hashed, mended, mended_draft, options_of
 from variants import VARIANTS, healthy
 from weights import Weight, Weights, mask, offsets, write_safetensors, zeros
 
@@ -19,8 +19,6 @@ from drafcheck.fix.layout import bytes_of
 from drafcheck.fix.pieces import Span
 from drafcheck.fix.registry import Wishes
 from drafcheck.session import Options
-
-SGLANG = Options(engine="sglang==0.5.15")
 
 
 def row(number: int, salt: int = 0) -> bytes:
@@ -48,15 +46,6 @@ def target(folder: Path, sharded: bool = False, tied: bool = False, prefix: str 
     else:
         write_safetensors(folder / "model.safetensors", {**embedding, **head})
     return Wishes(unsafe=True, target_weights=str(folder))
-
-
-def asked(folder: Path | str, code: str, options: Options = SGLANG, wishes: Wishes = SAFE) -> list[Edit]:
-    seen = checked(folder, options)
-    found = [f for f in seen.findings if f.rule == code]
-    assert found
-    safe = [edit for finding in found for edit in edits_for(seen, finding)]
-    assert any(f.fixable for f in found) == bool(safe)
-    return [edit for finding in found for edit in edits_for(seen, finding, wishes)] if wishes.unsafe else safe
 
 
 def written(edit: Edit) -> bytes:

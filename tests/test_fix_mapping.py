@@ -10,7 +10,7 @@ import pytest
 from cases_vocabulary import KEPT
 from drafts import DRAFT_VOCAB, VOCAB, Draft
 from make_fixtures import FIXTURES
-from repairing import SAFE, checked, contents, edits_for, hashed, mended, mended_draft, options_of
+from repairing import SAFE, asked, contents, hashed, mended, mended_draft, options_of
 from test_reference import npy
 from weights import Weight, integers, mask, offsets, write_safetensors
 
@@ -20,18 +20,7 @@ from drafcheck.fix.registry import Wishes
 from drafcheck.fix.repairs.mapping import ORDERED
 from drafcheck.session import Options
 
-SGLANG = Options(engine="sglang==0.5.15")
 UNSAFE = Wishes(unsafe=True)
-
-
-def asked(folder: Path | str, code: str, options: Options = SGLANG, wishes: Wishes = SAFE) -> list[Edit]:
-    """What the findings of one rule lead to; fixable is held against the safe ones."""
-    seen = checked(folder, options)
-    found = [f for f in seen.findings if f.rule == code]
-    assert found
-    safe = [edit for finding in found for edit in edits_for(seen, finding)]
-    assert any(f.fixable for f in found) == bool(safe)
-    return [edit for finding in found for edit in edits_for(seen, finding, wishes)] if wishes.unsafe else safe
 
 
 def values_of(edit: Edit) -> list[int]:

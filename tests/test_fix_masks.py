@@ -8,8 +8,8 @@ import pytest
 from cases_vocabulary import KEPT, bfloat16, float32
 from drafts import DRAFT_VOCAB, VOCAB, Draft
 from make_fixtures import FIXTURES
-from repairing import contents, hashed, mended, options_of
-from test_fix_mapping import MASK, UNSAFE, asked, drafted, referring, values_of
+from repairing import asked, contents, hashed, mended, options_of
+from test_fix_mapping import MASK, UNSAFE, drafted, referring, values_of
 from weights import Weight, integers, mask
 
 from drafcheck.fix.edits import Add, Replace

@@ -121,7 +121,7 @@ def test_what_two_rules_ask_for_alike_is_done_once() -> None:
     edits = merged(
         [("DC101", Rename(TENSOR, "b")), ("DC104", Rename(TENSOR, "b")), ("DC308", Replace(TENSOR, CONTENT, "h"))]
     )
-    assert [edits.rules_of(edit) for edit in edits] == [["DC101", "DC104"], ["DC308"]]
+    assert [*edits.by_rule.values()] == [["DC101", "DC104"], ["DC308"]]
 
 
 def _written(tmp_path: Path) -> State:

@@ -7,13 +7,11 @@ from pathlib import Path
 import pytest
 from drafts import DRAFT_VOCAB, HIDDEN, VOCAB, Draft
 from make_fixtures import FIXTURES
-from repairing import checked, contents, edits_for, hashed, mended, mended_draft, options_of
+from repairing import SGLANG, asked, checked, contents, edits_for, hashed, mended, mended_draft, options_of
 from weights import zeros
 
-from drafcheck.fix.edits import Edit, SetKey
+from drafcheck.fix.edits import SetKey
 from drafcheck.session import Options
-
-SGLANG = Options(engine="sglang==0.5.15")
 
 METHOD = {"proposal_type": "greedy", "speculative_tokens": 3}
 
@@ -30,15 +28,6 @@ EXPECTED = {
     "DC312/vllm-head-narrower": ("vocab_size", VOCAB),
     "DC312/vllm-token-past-vocab-size": ("vocab_size", VOCAB),
 }
-
-
-def asked(folder: Path | str, code: str, options: Options = SGLANG) -> list[Edit]:
-    seen = checked(folder, options)
-    found = [f for f in seen.findings if f.rule == code]
-    assert found
-    edits = [edit for finding in found for edit in edits_for(seen, finding)]
-    assert any(f.fixable for f in found) == bool(edits)
-    return edits
 
 
 @pytest.mark.parametrize("case", EXPECTED)

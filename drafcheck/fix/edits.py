@@ -103,10 +103,6 @@ class Edits:
         """How many there are."""
         return len(self._edits)
 
-    def rules_of(self, edit: Edit) -> list[str]:
-        """The codes of the rules that asked for an edit."""
-        return self.by_rule[self._edits.index(edit)]
-
     def add(self, rule: str, edit: Edit) -> None:
         """Take in an edit that ``rule`` asks for. Raises UsageError when it contradicts another one."""
         claims = claims_of(edit)
