@@ -1,6 +1,6 @@
 """The layers that real releases capture for the producers' own configs, and what is found about them.
 
-fixtures/verdicts/sglang/producer_layers.jsonl was recorded by tools/record_layers.py from the code of 18 releases.
+fixtures/verdicts/sglang/producer_layers.jsonl.xz was recorded by tools/record_layers.py from the code of 18 releases.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
+import recorded
 from drafts import Draft
 from packaging.version import Version
 from test_wiring import engine_and_contract, target
@@ -48,7 +49,7 @@ class Cell(NamedTuple):
 
 @cache
 def cells() -> tuple[Cell, ...]:
-    rows = [json.loads(line) for line in (RECORDED / "producer_layers.jsonl").read_text().splitlines()]
+    rows = recorded.rows(RECORDED / "producer_layers.jsonl")
     return tuple(
         Cell(row["draft"], row["target"], version, row["eagle_config_ids"], row["captured_layer_inputs"])
         for row in rows

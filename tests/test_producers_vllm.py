@@ -5,7 +5,6 @@ What it takes in part is held against the load plan by tests/test_verdicts_vllm.
 
 from __future__ import annotations
 
-import json
 import re
 import tarfile
 from collections import Counter
@@ -13,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import recorded
 from packaging.specifiers import SpecifierSet
 
 from drafcheck import lint
 from drafcheck.finding import Severity
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
-ROWS = [json.loads(line) for line in (FIXTURES / "verdicts" / "vllm" / "producers.jsonl").read_text().splitlines()]
+ROWS = recorded.rows(FIXTURES / "verdicts" / "vllm" / "producers.jsonl")
 SERVED = ("compute_logits", "combine_hidden_states")
 FILLED = {"model.embed_tokens.weight", "lm_head.weight"}
 """What the engine takes from the target after the recording ended."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import importlib
-import json
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+import recorded
 from drafts import HIDDEN, VOCAB, Draft
 from helpers import lint_draft, of
 from weights import zeros
@@ -45,12 +45,12 @@ it is set, and stops with an AttributeError."""
 def rows() -> list[dict[str, Any]]:
     """The recorded embeddings and errors, each with the whole config."""
     base = importlib.import_module("record_rope").BASE
-    found = [json.loads(line) for line in RECORDED.read_text().splitlines()]
+    found = recorded.rows(RECORDED)
     return [{**row, "config": {**base, **row["config"]}} for row in found]
 
 
 def versions() -> list[str]:
-    return sorted({json.loads(line)["version"] for line in RECORDED.read_text().splitlines()})
+    return sorted({row["version"] for row in recorded.rows(RECORDED)})
 
 
 def unknown_type(row: dict[str, Any]) -> bool:
@@ -95,9 +95,9 @@ scaling, which comes before rope_parameters in 0.16.0."""
 @pytest.mark.parametrize("version", sorted(NOT_FORETOLD))
 def test_every_recorded_embedding_of_vllm(version: str) -> None:
     base, cases = importlib.import_module("record_rope").BASE, importlib.import_module("record_rope").cases()
-    recorded = [row for row in map(json.loads, VLLM.read_text().splitlines()) if row["version"] == version]
-    assert {row["case"]: {**base, **row["config"]} for row in recorded} == cases
-    asked = [row for row in recorded if not any(text in row.get("error", "") for text in ELSEWHERE)]
+    built_by = [row for row in recorded.rows(VLLM) if row["version"] == version]
+    assert {row["case"]: {**base, **row["config"]} for row in built_by} == cases
+    asked = [row for row in built_by if not any(text in row.get("error", "") for text in ELSEWHERE)]
     assert len(asked) >= 110
     other = set()
     for row in asked:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from recorded import table
 
 from drafcheck.contract import load_toml, resolve_engine
 from drafcheck.draftmode import draft_mode_name
@@ -37,7 +37,7 @@ NO_TARGETS = {"EmbeddingGemmaModel"}
 
 @cache
 def recorded() -> dict[str, Any]:
-    return json.loads(RECORDED.read_text())
+    return table(RECORDED)
 
 
 def look_up(version: str, architecture: str) -> TargetClass:

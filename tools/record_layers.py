@@ -5,7 +5,7 @@
 ORACLE is a folder with ``sglang/oracle.py``, whose ``aux_oracle(release, draft_config, target_config)`` runs the
 statements of a real release that read the draft's config, and those of the target class that take the ids; ORACLE_HOME
 holds the unpacked releases (``sglang/sglang-VERSION``). Nothing is asked of drafcheck. What is written, to
-fixtures/verdicts/sglang/producer_layers.jsonl, is recorded data: run this, never edit it.
+fixtures/verdicts/sglang/producer_layers.jsonl.xz, is recorded data: run this, never edit it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import recorded
 from packaging.version import Version
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
@@ -111,8 +112,8 @@ def main(folder: Path) -> None:
     unpacked = (path for path in Path(oracle.HOME, "sglang").glob("sglang-*") if path.is_dir())
     releases = sorted(unpacked, key=lambda path: Version(version_of(path)))
     with tempfile.TemporaryDirectory() as room:
-        rows = [json.dumps(row) for row in record(oracle, releases, Path(room))]
-    RECORD.write_text("\n".join(rows) + "\n", encoding="utf-8")
+        rows = list(record(oracle, releases, Path(room)))
+    recorded.keep(RECORD, rows)
     print(f"{len(rows)} rows, {len(releases)} releases")
 
 

@@ -20,6 +20,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import recorded
+
 OUT = Path(__file__).parent.parent / "fixtures" / "verdicts" / "sglang" / "rope.jsonl"
 Json = dict[str, Any]
 
@@ -241,13 +243,12 @@ def main(oracle_folder: str, releases: list[str]) -> None:
 
 def keep(out: Path, release: str, verdicts: dict[str, Json]) -> None:
     """Write the rows of one release in place of those that there are."""
-    before = [json.loads(line) for line in out.read_text().splitlines()] if out.is_file() else []
-    rows = [row for row in before if row["version"] != release]
+    rows = [row for row in recorded.rows(out) if row["version"] != release]
     for name, verdict in verdicts.items():
         edit = {key: value for key, value in cases()[name].items() if key not in BASE or BASE[key] != value}
         rows.append({"version": release, "case": name, "config": edit, **verdict})
     rows.sort(key=lambda row: numbers(row["version"]))
-    out.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    recorded.keep(out, rows)
 
 
 if __name__ == "__main__":

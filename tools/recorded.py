@@ -31,6 +31,11 @@ def rows(file: Path) -> list[Row]:
     return [json.loads(line) for line in text.splitlines()]
 
 
+def table(file: Path) -> Any:
+    """One packed document; ``file`` is its name without ``.xz``."""
+    return json.loads(lzma.decompress(file.with_name(f"{file.name}.xz").read_bytes()))
+
+
 def keep(file: Path, listed: list[Row]) -> None:
     """Write the rows of a recording, packed where it is packed now."""
     text = "".join(json.dumps(row, sort_keys=True) + "\n" for row in listed)
