@@ -20,7 +20,7 @@ from drafcheck.cli_options import (
     options_of,
     rule_options,
 )
-from drafcheck.commands import DefaultGroup, RuleWord
+from drafcheck.commands import DefaultGroup, PathWord, RuleWord
 from drafcheck.errors import UsageError
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def cli(ctx: click.Context) -> int:
     "output_files",
     metavar="FILE",
     multiple=True,
-    type=click.Path(),
+    type=PathWord(),
     help="Write the report there. The nth file is for the nth --format; - is standard output.",
 )
 @click.option(
@@ -152,8 +152,8 @@ def cli(ctx: click.Context) -> int:
     default=1,
     help="Checkpoints at a time: for addresses, slow disks.",
 )
-@click.option("--baseline", metavar="FILE", type=click.Path(), help="Hide the findings that this file lists.")
-@click.option("--write-baseline", metavar="FILE", type=click.Path(), help="List the present findings there.")
+@click.option("--baseline", metavar="FILE", type=PathWord(), help="Hide the findings that this file lists.")
+@click.option("--write-baseline", metavar="FILE", type=PathWord(), help="List the present findings there.")
 @click.option("-q", "--quiet", is_flag=True, help="Errors and the verdict only.")
 @click.option("-v", "--verbose", is_flag=True, help="Also every tensor, every place and the time taken.")
 def check(paths: tuple[str, ...], **given: Unpack[CheckGiven]) -> int:
@@ -189,7 +189,7 @@ def check(paths: tuple[str, ...], **given: Unpack[CheckGiven]) -> int:
 @click.option(
     "--format", "style", type=click.Choice(["full", "json"]), default="full", show_default=True, help="Of the plans."
 )
-@click.option("--output-file", metavar="FILE", type=click.Path(), help="Write the plans there.")
+@click.option("--output-file", metavar="FILE", type=PathWord(), help="Write the plans there.")
 def show(path: str, **given: Unpack[ShowGiven]) -> int:
     """Show what the engine will do with a checkpoint: the three plans as tables."""
     from drafcheck.paths import checkpoints
@@ -208,7 +208,7 @@ def show(path: str, **given: Unpack[ShowGiven]) -> int:
 @cli.command()
 @click.argument("word", metavar="[CODE|NAME]", required=False, type=RuleWord())
 @click.option("--all", "everything", is_flag=True, help="The documentation of every rule.")
-@click.option("--config", metavar="FILE", type=click.Path(), help="Also the rules of the plugins in these settings.")
+@click.option("--config", metavar="FILE", type=PathWord(), help="Also the rules of the plugins in these settings.")
 def rule(word: str | None, everything: bool, config: str | None) -> int:
     """Explain a rule; without a name, list them all."""
     from drafcheck.output import write_out

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 import click
 
-from drafcheck.commands import EngineWord, RuleWords, Share
+from drafcheck.commands import EngineWord, PathWord, RuleWords, Share
 from drafcheck.errors import UsageError
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ contracts_option = click.option(
     "--contracts",
     metavar="DIR",
     multiple=True,
-    type=click.Path(),
+    type=PathWord(),
     help="A folder with contracts of your own, laid out as rules/.",
 )
 
@@ -57,9 +57,7 @@ contracts_option = click.option(
 def input_options(command: Command) -> Command:
     """The options that say what is checked, and for which engine."""
     options = [
-        click.option(
-            "--target", metavar="PATH", type=click.Path(), help="The target's folder, config.json or address."
-        ),
+        click.option("--target", metavar="PATH", type=PathWord(), help="The target's folder, config.json or address."),
         click.option(
             "--engine",
             metavar="NAME[==X.Y.Z]",
@@ -73,7 +71,7 @@ def input_options(command: Command) -> Command:
         click.option(
             "--launch",
             metavar="FILE",
-            type=click.Path(),
+            type=PathWord(),
             help="A script, Dockerfile or manifest that starts the engine (- is standard input): says the above.",
         ),
         click.option("--values", is_flag=True, help="Read every tensor, not only the headers: see DC801 to DC806."),
@@ -83,17 +81,17 @@ def input_options(command: Command) -> Command:
         click.option(
             "--target-weights",
             metavar="PATH",
-            type=click.Path(),
+            type=PathWord(),
             help="The target's weights, to compare with (DC804, DC805) and for fix --unsafe.",
         ),
         click.option("--runner", metavar="NAME", help="The model runner of the launch: v1 or v2 (vLLM)."),
-        click.option("--reference", metavar="PATH", type=click.Path(), help="A checkpoint or mapping to compare with."),
-        click.option("--tokenizer", metavar="PATH", type=click.Path(), help="To show tokens; default: the target's."),
+        click.option("--reference", metavar="PATH", type=PathWord(), help="A checkpoint or mapping to compare with."),
+        click.option("--tokenizer", metavar="PATH", type=PathWord(), help="To show tokens; default: the target's."),
         click.option(
             "--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colours; see NO_COLOR."
         ),
         click.option(
-            "--config", metavar="FILE", type=click.Path(), help="The settings file; default: the nearest one upward."
+            "--config", metavar="FILE", type=PathWord(), help="The settings file; default: the nearest one upward."
         ),
         click.option("--no-config", is_flag=True, help="No settings: only the command line counts."),
         contracts_option,

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
+from drafcheck.errors import UsageError
+
 if TYPE_CHECKING:
     from drafcheck.registry import Rule
 
@@ -76,6 +78,16 @@ class DefaultGroup(click.Group):
         inner = click.Context(default, parent=ctx, info_name=DEFAULT)
         found = [*super().shell_complete(ctx, incomplete), *default.shell_complete(inner, incomplete)]
         return found or [CompletionItem(incomplete, type="file")]
+
+
+class PathWord(click.Path):
+    """A path or an address. An empty one, which a script gives for a variable that is not set, would mean a folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path as it is. Raises UsageError for an empty one."""
+        if value == "" and param is not None:
+            raise UsageError(f"the path of {max(param.opts, key=len)} is empty")
+        return super().convert(value, param, ctx)
 
 
 class WordList(WordsType):

@@ -18,9 +18,14 @@ def checkpoints(paths: Iterable[str]) -> list[str]:
     path, which a script gives for a variable that is not set.
     """
     paths = list(paths)
+    refuse_empty(*paths)
+    return list(dict.fromkeys(_folder(path) for path in paths))
+
+
+def refuse_empty(*paths: str | Path | None) -> None:
+    """Raises UsageError for an empty path: it would be taken for the folder that one happens to be in."""
     if "" in paths:
         raise UsageError("a path is empty")
-    return list(dict.fromkeys(_folder(path) for path in paths))
 
 
 def _folder(path: str) -> str:

@@ -25,6 +25,7 @@ from drafcheck.finding import Finding
 from drafcheck.findings import finding_of, is_proven
 from drafcheck.inputs import read_inputs, refuse_unknown_words
 from drafcheck.lookup import settled
+from drafcheck.paths import refuse_empty
 from drafcheck.plan.admission import chosen_class, refused_early
 from drafcheck.plan.files import select_files
 from drafcheck.plan.load import plan_load
@@ -122,8 +123,7 @@ def lint(
     checkpoint is in the report. Raises UsageError for a path that does not exist or may not be opened, an address that
     cannot be reached, and for words that mean nothing (engine, rules, settings).
     """
-    if not str(path):
-        raise UsageError("a path is empty")
+    refuse_empty(path, target, launch, reference, tokenizer, target_weights, config)
     select, ignore = ((words,) if isinstance(words, str) else words for words in (select, ignore))
     engine = engine if engine is None or isinstance(engine, str) else ",".join(engine)
     options = Options(target, engine, algorithm, dtype, reference, select, ignore, config=config)

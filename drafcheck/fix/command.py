@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from drafcheck.cli_options import Given, input_options, options_of
-from drafcheck.commands import RuleWords
+from drafcheck.commands import PathWord, RuleWords
 from drafcheck.errors import UsageError
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class FixGiven(Given):
 @input_options
 @click.option("--select", metavar="RULES", multiple=True, type=RuleWords(), help="Repair findings of these only.")
 @click.option("--ignore", metavar="RULES", multiple=True, type=RuleWords(), help="Leave findings of these.")
-@click.option("--output", metavar="DIR", type=click.Path(), help="The new folder; default: CKPT-fixed beside it.")
+@click.option("--output", metavar="DIR", type=PathWord(), help="The new folder; default: CKPT-fixed beside it.")
 @click.option("--in-place", is_flag=True, help="Replace the files; the old config stays as config.json.orig.")
 @click.option("--diff", is_flag=True, help="Show what would change and write nothing; exit code 1 if anything would.")
 @click.option("--unsafe", is_flag=True, help="Also repairs that cost something: each one says what.")
@@ -98,8 +98,6 @@ def _refuse_contradictions(given: FixGiven) -> None:
     output = given["output"]
     if given["in_place"] and output is not None:
         raise UsageError("--in-place and --output do not go together")
-    if output == "":
-        raise UsageError("the path of --output is empty")
     if output is not None and (is_remote(output) or _SCHEME.match(output)):
         raise UsageError(f"--output {output}: the new folder is written on this machine, an address is none")
     if given["max_missing_rows"] and not given["unsafe"]:
