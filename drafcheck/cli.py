@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import os
 import sys
@@ -69,13 +70,16 @@ def run(args: list[str] | None = None) -> int:
         code = cli.main(args, prog_name="drafcheck", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except click.ClickException as error:
-        error.show()
+        with contextlib.suppress(OSError):  # as in _complain
+            error.show()
         return error.exit_code
     except UsageError as error:
         return _complain(str(error))
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
     except Exception as crash:
+        if isinstance(crash, OSError) and crash.errno == errno.ENOSPC:  # the help, which click prints
+            return _complain(f"can not write: {crash.strerror}")
         from drafcheck.crash import describe
 
         return _complain(f"drafcheck itself failed with {describe(crash)}; please report this")
@@ -109,8 +113,9 @@ def cli(ctx: click.Context) -> int:
     https://, s3://, gs://. In a folder that is no checkpoint itself, the drafts below it are checked. A folder
     that is called like a command is reached as ./show.
 
-    Exit codes: 0 clean, 1 findings at or above --fail-on, 2 wrong usage or internal error, 3 nothing to check.
-    With several checkpoints the worst counts, in the order 0, 1, 3, 2.
+    Exit codes: 0 clean, 1 findings at or above --fail-on, 2 wrong usage, internal error or a report that can not
+    be written (a reader that goes away is no error), 3 nothing to check. With several checkpoints the worst
+    counts, in the order 0, 1, 3, 2.
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help(), err=True)

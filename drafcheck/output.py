@@ -15,13 +15,15 @@ from drafcheck.errors import UsageError
 def write_out(text: str) -> None:
     """Print ``text``. A reader that has gone away (``| head``) ends the output, not the run.
 
-    Raises UsageError when standard output takes nothing, such as a full disk.
+    Raises UsageError when standard output takes nothing: a full disk, or it was closed from the beginning.
     """
+    if text and sys.stdout is None:
+        raise UsageError("can not write to standard output: it is closed")
     _write(sys.stdout, text)
 
 
 def write_err(text: str) -> None:
-    """Print ``text`` on standard error, in the same way."""
+    """Print ``text`` on standard error, in the same way; nothing where that is closed."""
     _write(sys.stderr, text)
 
 

@@ -116,7 +116,7 @@ def test_diff_shows_every_change_and_writes_nothing(broken: Path, known: dict[st
 def test_only_the_findings_that_are_chosen_are_repaired(broken: Path, known: dict[str, list[Known]]) -> None:
     rename(known)
     result = run(broken, *ENGINE, "--select", "DC102")
-    assert (result.return_value, result.output.splitlines()[0]) == (1, "nothing here can be repaired")
+    assert (result.return_value, result.output.splitlines()[0]) == (1, "nothing of the rules chosen can be repaired")
     assert run(broken, *ENGINE, "--ignore", "DC101").return_value == 1
     assert run(broken, *ENGINE, "--select", "dropped-weight").return_value == 0
 

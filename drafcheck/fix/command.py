@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -60,7 +60,7 @@ class FixGiven(Given):
     show_default=True,
     help="Rows of a head without a source that --unsafe may leave zero.",
 )
-@click.option("-q", "--quiet", is_flag=True, help="No more than the verdict.")
+@click.option("-q", "--quiet", is_flag=True, help="No more than the verdict, and what unsafe repairs cost.")
 def fix(path: str, **given: Unpack[FixGiven]) -> int:
     """Repair what can be repaired without loss.
 
@@ -68,7 +68,8 @@ def fix(path: str, **given: Unpack[FixGiven]) -> int:
     checked again before it is delivered.
 
     Exit codes: 0 no error is left, 1 errors are left (or, with --diff, something would change), 2 wrong usage, or
-    a repair that did not hold: then nothing was written; 3 nothing to check.
+    a repair that did not hold or could not be written: then nothing was; or standard output takes nothing: what was
+    written before is then named; 3 nothing to check.
     """
     from drafcheck.fix.mend import mend
     from drafcheck.fix.registry import Wishes
@@ -115,11 +116,24 @@ def _folder(path: str, given: FixGiven) -> Place:
     if name is not None:
         raise UsageError(f"{path} is a file: a whole checkpoint is repaired, give its folder")
     if isinstance(place, LocalPlace):
+        _refuse_inside(place.folder, given["output"])
         if given["in_place"] and not given["diff"]:
             _complete(place.folder)
     elif given["in_place"]:
         raise UsageError(f"{path} is not on this machine: --in-place can not write there")
     return place
+
+
+def _refuse_inside(folder: Path, output: str | None) -> None:
+    """Raises UsageError for a new folder in the old one: later commands would take it for a part of that."""
+    if output is None:
+        return
+    try:
+        inside = Path(os.path.realpath(output)).is_relative_to(os.path.realpath(folder))
+    except ValueError:  # a name that no file system takes: what writes there says so
+        return
+    if inside:
+        raise UsageError(f"--output {output} lies in the checkpoint itself: name a folder outside of {folder}")
 
 
 def _complete(folder: Path) -> None:
@@ -133,33 +147,50 @@ def _complete(folder: Path) -> None:
 
 def _finish(path: str, place: Place, mended: Mended, watch: Watch, given: FixGiven) -> int:
     from drafcheck.fix import text
+
+    if mended.rounds and given["diff"]:
+        return _shown(path, place, mended, given)
+    if mended.rounds or _is_copied(mended, given):
+        return _delivered(path, place, mended, watch, given)
+    if not given["quiet"]:
+        _print([text.nothing(mended), *text.offers(mended, given["unsafe"], given["target_weights"]), ""])
+    return _closed(mended.last, given)
+
+
+def _shown(path: str, place: Place, mended: Mended, given: FixGiven) -> int:
+    """What would change, what it would cost, and what would keep it from being written."""
+    from drafcheck.fix import text
     from drafcheck.output import write_out
-    from drafcheck.report.build import outcome
-    from drafcheck.report.model import Outcome
+
+    write_out(text.summary(mended) if given["quiet"] else text.diff(mended))
+    _print([*text.costs(mended), *_left(place, mended, given), *_hindered(path, given)])
+    return 1
+
+
+def _delivered(path: str, place: Place, mended: Mended, watch: Watch, given: FixGiven) -> int:
+    from drafcheck.fix import text
+    from drafcheck.output import write_out
+
+    goal = path if given["in_place"] else str(_goal(path, given["output"]))
+    checked, said = _written(goal, place, mended, watch, given)
+    try:
+        if given["quiet"]:
+            _print(text.costs(mended))
+        elif mended.rounds:
+            write_out(text.repairs(mended, _style(given)))
+            _print([*said, *text.offers(mended, given["unsafe"], given["target_weights"]), ""])
+        else:
+            _print([f"{text.nothing(mended)}: copied as it is", *said, ""])
+        return _closed(checked, given)
+    except UsageError as error:
+        raise UsageError(f"{error}; {goal} is written all the same") from None
+
+
+def _print(lines: Iterable[str]) -> None:
+    from drafcheck.output import write_out
     from drafcheck.report.text import printable
 
-    style = _style(given)
-    if not mended.rounds and _is_copied(mended, given):
-        checked, said = _written(path, place, mended, watch, given)
-        if not given["quiet"]:
-            write_out("".join(f"{printable(line)}\n" for line in ("nothing to repair: copied as it is", *said)) + "\n")
-        return _closed(checked, given)
-    if not mended.rounds:
-        if not given["quiet"]:
-            clean = outcome(mended.last) is Outcome.CLEAN
-            write_out("nothing to repair\n" if clean else "nothing here can be repaired\n")
-            write_out("".join(f"{line}\n" for line in text.offers(mended, given["unsafe"], given["target_weights"])))
-        return _closed(mended.last, given)
-    if given["diff"]:
-        left = "".join(f"{printable(line)}\n" for line in _left(place, mended, given))
-        write_out(text.diff(mended) + left)
-        return 1
-    checked, said = _written(path, place, mended, watch, given)
-    if not given["quiet"]:
-        said += text.offers(mended, given["unsafe"], given["target_weights"])
-        lines = "".join(f"{printable(line)}\n" for line in said)
-        write_out(f"{text.repairs(mended, style)}{lines}\n")
-    return _closed(checked, given)
+    write_out("".join(f"{printable(line)}\n" for line in lines))
 
 
 def _is_copied(mended: Mended, given: FixGiven) -> bool:
@@ -179,7 +210,20 @@ def _left(place: Place, mended: Mended, given: FixGiven) -> list[str]:
     return [f"not taken along, as it is no file: {name}" for name in left]
 
 
-def _written(path: str, place: Place, mended: Mended, watch: Watch, given: FixGiven) -> tuple[Examination, list[str]]:
+def _hindered(path: str, given: FixGiven) -> list[str]:
+    """A line on what would keep the new folder from being written where it is to be."""
+    from drafcheck.fix.write import need_free
+
+    if given["in_place"]:
+        return []
+    try:
+        need_free(_goal(path, given["output"]))
+    except UsageError as error:
+        return [f"nothing would be written: {error}"]
+    return []
+
+
+def _written(goal: str, place: Place, mended: Mended, watch: Watch, given: FixGiven) -> tuple[Examination, list[str]]:
     """Deliver the repaired checkpoint: how it checks there, and lines on what else there is to say.
 
     Raises UsageError when it can not be delivered.
@@ -187,7 +231,6 @@ def _written(path: str, place: Place, mended: Mended, watch: Watch, given: FixGi
     from drafcheck.fix.staging import Bar, Meter
 
     found: list[Examination] = []
-    goal = path if given["in_place"] else str(_goal(path, given["output"]))
     check: Callable[[Path], None] = partial(_check, mended, goal, found)
     progress = Meter() if given["quiet"] else Bar()
     files, removed = mended.state.files, mended.state.removed

@@ -15,6 +15,8 @@ from drafcheck.fix.edits import Add, Convert, Drop, DropFile, Edit, Reindex, Rem
 from drafcheck.fix.layout import name_in_safetensors
 from drafcheck.fix.mend import Mended, Repaired
 from drafcheck.fix.registry import Known, Wishes, load_repairs
+from drafcheck.report.build import outcome
+from drafcheck.report.model import Outcome
 from drafcheck.report.style import Style
 from drafcheck.report.table import table
 from drafcheck.report.text import printable
@@ -101,6 +103,25 @@ def _was(config: Mapping[str, Any], route: Sequence[str]) -> str:
 def _value(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+
+
+def costs(mended: Mended) -> list[str]:
+    """A line for each unsafe repair: what it costs has to be said wherever the repairs themselves are not."""
+    lines = (f"unsafe: {d.finding.rule} {d.finding.name}: {d.cost}" for d in mended.repaired if d.cost is not None)
+    return list(dict.fromkeys(lines))
+
+
+def summary(mended: Mended) -> str:
+    """One line on what would be repaired."""
+    rules = dict.fromkeys(f"{done.finding.rule} {done.finding.name}" for done in mended.repaired)
+    return f"would be repaired: {', '.join(rules)}\n"
+
+
+def nothing(mended: Mended) -> str:
+    """One line that says that nothing is repaired: as there is nothing, as nothing can be, or as the rest may not."""
+    if any(finding.fixable for finding in mended.last.findings):
+        return "nothing of the rules chosen can be repaired"
+    return "nothing to repair" if outcome(mended.last) is Outcome.CLEAN else "nothing here can be repaired"
 
 
 def diff(mended: Mended) -> str:

@@ -52,7 +52,7 @@ def deliver(
     """
     goal = _resolved(goal)
     _sweep(goal)
-    _need_free(goal)
+    need_free(goal)
     watch = watch or Watch(base)
     watch.add(piece for file in files.values() for piece in file.pieces)
     names, left_out = taken_along(base, {*removed, *files})
@@ -78,11 +78,11 @@ def _resolved(goal: Path) -> Path:
         raise UsageError(f"can not write {goal}: {error}") from error
 
 
-def _need_free(goal: Path) -> None:
+def need_free(goal: Path) -> None:
     """Raises UsageError when there is something at ``goal`` already."""
     try:
         if os.path.lexists(goal) and (not stat.S_ISDIR(goal.stat().st_mode) or any(goal.iterdir())):
-            raise UsageError(f"{goal} is there already and is no empty folder: nothing was written")
+            raise UsageError(f"{goal} is there already and is no empty folder: name another one with --output")
     except OSError as error:
         raise UsageError(f"can not write {goal}: {reason(error)}") from error
 
