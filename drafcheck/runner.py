@@ -68,7 +68,7 @@ class Examination:
     ran: list[str] = field(default_factory=list)  # codes of the rules that ran
     crashed: dict[str, str] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
-    stops: bool = False  # a finding says that the server will not start
+    stopping: list[Finding] = field(default_factory=list)  # the findings that say that the server will not start
     nothing: bool = False  # no checkpoint at the path, whichever rules were chosen
     suppressed: list[Suppressed] = field(default_factory=list)
     used: set[int] = field(default_factory=set)
@@ -381,5 +381,7 @@ def _why_skipped(subject: Subject, missing: str) -> str:
 
 def _collect(rule: Rule, subject: Subject, seen: Examination) -> None:
     for hit in rule.check(subject):
-        seen.findings.append(finding_of(rule, hit, proven=is_proven(rule, subject)))
-        seen.stops = seen.stops or hit.stops
+        finding = finding_of(rule, hit, proven=is_proven(rule, subject))
+        seen.findings.append(finding)
+        if hit.stops:
+            seen.stopping.append(finding)

@@ -312,6 +312,20 @@ def test_a_wider_target_without_an_embedding(tmp_path: Path) -> None:
     assert "the file has no embed_tokens" in found.message
 
 
+@pytest.mark.parametrize("width", (HIDDEN, HIDDEN // 2))
+def test_states_of_another_width_than_the_target_has(tmp_path: Path, width: int) -> None:
+    """An fc made for target_hidden_size loads, and gets what the target has."""
+
+    def narrower(d: Draft) -> None:
+        d.set(target_hidden_size=width)
+        d.shape("fc.weight", HIDDEN, 3 * width)
+
+    found = of(lint_draft(tmp_path, narrower), "DC409")
+    assert [f.severity for f in found] == [Severity.ERROR] * (width != HIDDEN)
+    for finding in found:
+        assert f"made for states of {width} values, the target's are {HIDDEN} wide" in finding.message
+
+
 def test_a_wider_target_allowed_for(tmp_path: Path) -> None:
     def edit(draft: Draft) -> None:
         wider(draft)

@@ -84,7 +84,7 @@ def test_both_sizes_are_told_and_what_goes(tmp_path: Path) -> None:
     assert "16 numbers in a layer of the draft (2 x 2 key/value heads x 4)" in finding.message
     assert "32 in one of the target (2 x 2 key/value heads x 8)" in finding.message
     assert finding.help == "serve with vllm >= 0.11.0"
-    assert finding.severity is Severity.WARNING
+    assert finding.severity is Severity.ERROR
     assert finding.confidence is Confidence.CERTAIN
     assert [(place.file.rpartition("/")[2], place.key) for place in finding.locations] == [
         ("config.json", "num_key_value_heads"),
@@ -100,6 +100,7 @@ def test_more_ranks_are_offered_where_they_make_the_pages_equal(tmp_path: Path) 
 
     (finding,) = found(tmp_path / "unsaid", fewer, "0.9.2")
     assert finding.confidence is Confidence.LIKELY
+    assert finding.severity is Severity.WARNING
     assert finding.help == "serve with 2, 4, 8, 16, 32 or 64 ranks (--tp), or with vllm >= 0.11.0"
     (finding,) = found(tmp_path / "one", fewer, "0.9.2", tp=1)
     assert finding.confidence is Confidence.CERTAIN

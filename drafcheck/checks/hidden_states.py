@@ -277,7 +277,8 @@ def target_hidden_size(s: Subject) -> Iterator[Hit]:
 
     ## What it does
     When the hidden sizes differ, asks for `target_hidden_size` (which sizes `fc` and keeps the drafter's own
-    embedding in place) and for `embed_tokens` in the file.
+    embedding in place) and for `embed_tokens` in the file. Also reports a `target_hidden_size` that is not the target's
+    beside an `fc` that was made for it.
 
     ## Why is this bad?
     Without the key, `fc` is built for another width and the target's embedding, of another width too, replaces
@@ -288,10 +289,13 @@ def target_hidden_size(s: Subject) -> Iterator[Hit]:
     """
     assert s.target is not None and s.config is not None and s.contract is not None
     theirs, own = s.target.hidden_size, s.contract.value("hidden_size", s.config)
-    if theirs is None or own is None or theirs == own or hidden_size_meant(s) is not None:
+    if theirs is None or own is None or hidden_size_meant(s) is not None:
+        return
+    said = s.contract.value("target_hidden", s.config)
+    if theirs == own:
+        yield from _another_width(s, said, theirs)
         return
     place = (s.config.at("hidden_size"), s.target.at(*s.target.route, "hidden_size"))
-    said = s.contract.value("target_hidden", s.config)
     if s.contract.states != "aux":
         yield Hit(
             f"the drafter's hidden size is {own}, the target's {theirs}: {s.engine} feeds this class the target's "
@@ -313,6 +317,20 @@ def target_hidden_size(s: Subject) -> Iterator[Hit]:
             place,
             help="ship the embed_tokens.weight that the drafter was trained with",
         )
+
+
+def _another_width(s: Subject, said: int | None, theirs: int) -> Iterator[Hit]:
+    """Both are as wide as each other, and the config sizes ``fc`` for states of another width; the file does too."""
+    assert s.target is not None and s.config is not None
+    fits = s.load is not None and s.load.refused is None and fc_of(s) is not None
+    if not fits or said in (None, theirs) or s.wiring is None or s.wiring.states != "aux" or not s.wiring.captured:
+        return
+    yield Hit(
+        f"`fc` is made for states of {said} values, the target's are {theirs} wide: {s.engine} ends at the first "
+        "request",
+        (s.config.at("target_hidden_size"), s.target.at(*s.target.route, "hidden_size")),
+        help="serve it with the target that it was trained on",
+    )
 
 
 def width_of_the_target(s: Subject) -> Changes | None:

@@ -18,7 +18,7 @@ _KEYS = ("num_key_value_heads", "head_dim", "hidden_size", "kv_lora_rank", "laye
 _POWERS = (2, 4, 8, 16, 32, 64)
 
 
-@rule("DC605", "kv-layout", Severity.WARNING, needs=("contract", "config", "target"), concerns="fit")
+@rule("DC605", "kv-layout", Severity.ERROR, Severity.WARNING, needs=("contract", "config", "target"), concerns="fit")
 def kv_layout(s: Subject) -> Iterator[Hit]:
     """Target and draft need KV cache pages of sizes that this release does not keep together.
 
@@ -28,7 +28,8 @@ def kv_layout(s: Subject) -> Iterator[Hit]:
     0.9.2 wants one size; 0.11.0 wants it where some layers keep a window only (gpt-oss, or a draft with
     `sliding_attention`); from 0.16.0 each size has to divide the largest there; 0.33.0 pads. With
     `--disable-hybrid-kv-cache-manager` all layers keep every token, and from 0.11.0 on any sizes go together. Nothing
-    is said of target classes whose layers are not described, nor of engines with a pool for each model (SGLang).
+    is said of target classes whose layers are not described, nor of engines with a pool for each model (SGLang). A
+    warning where the number of ranks, which nothing says, or a release that was not run decides.
 
     ## Why is this bad?
     The server stops with `NotImplementedError` once both models are loaded, and names neither of them.
@@ -47,14 +48,16 @@ def kv_layout(s: Subject) -> Iterator[Hit]:
         return
     theirs, ours = pages(entry, target, draft, both)
     able = [n for n in _POWERS if _divides(n, target, draft) and goes_together(entry, target, draft, (n, n))]
+    certain = s.engine.exact and s.contract.proven and (told or not able)
     yield Hit(
         f"{s.engine} {_wants(entry, target)}, and stops ({entry['error']}): a token takes {ours} numbers in a "
         f"layer of the draft ({_sum(draft, ours)}) and {theirs} in one of the target ({_sum(target, theirs)})"
         f"{f' on each of {both[0]} ranks' if both[0] > 1 else ''}",
         _places(s),
         help=_help(s.engine, entry, target, draft, [] if told else able),
-        confidence=Confidence.CERTAIN if s.engine.exact and (told or not able) else Confidence.LIKELY,
-        stops=True,
+        severity=Severity.ERROR if certain else Severity.WARNING,
+        confidence=Confidence.CERTAIN if certain else Confidence.LIKELY,
+        stops=certain,
     )
 
 

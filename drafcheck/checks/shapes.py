@@ -6,13 +6,16 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from drafcheck.checks.hidden_states import fc_input_width
 from drafcheck.checks.layer import layer_elsewhere, other_layer
 from drafcheck.checks.names import absent_layers, layer_of, names, places, plans, surplus_layers
+from drafcheck.concerns import concerned
 from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.layercount import counted, layers_held
 from drafcheck.lookup import MISSING, raw
 from drafcheck.plan.fit import shape_of
 from drafcheck.plan.model import Parameter, Refusal, Write
+from drafcheck.plan.vocabulary import EMBEDDING, HEAD, named
 from drafcheck.plan.wiring import is_fc
 from drafcheck.registry import Hit, rule
 from drafcheck.sizes import Reading, one_readings
@@ -36,7 +39,7 @@ def shape_mismatch(s: Subject) -> Iterator[Hit]:
     Compares every tensor with the parameter that this release builds from this config, and shows the formula with its
     numbers. Reports what the loader refuses, and what it cuts or pads without a word. The rows of `lm_head` and
     `embed_tokens` and the length of d2t are DC302's and DC312's, fc's input is DC401's, rows that follow from head_dim
-    DC202's.
+    DC202's, where those have something to compare.
 
     ## Why is this bad?
     Most mismatches stop the server. The others are silent: k and v rows for 4 heads loaded into 2 gave accept length
@@ -88,9 +91,11 @@ def _belongs_elsewhere(s: Subject, refusal: Refusal) -> bool:
     if parameter.name == contract.mapping.get("parameter"):
         return True
     if parameter.name in ("lm_head.weight", "model.embed_tokens.weight"):
-        return same_rank and tensor[0] != parameter.shape[0]
+        told = concerned(s, "head") if parameter.name == HEAD else named(plan.seen, EMBEDDING) is refusal.tensor
+        return told and same_rank and tensor[0] != parameter.shape[0]
     if is_fc(parameter.name):
-        return same_rank and (tensor[0] == parameter.shape[0] or tensor[::-1] == parameter.shape)
+        wide = same_rank and (tensor[0] == parameter.shape[0] or tensor[::-1] == parameter.shape)
+        return wide and next(fc_input_width(s), None) is not None
     return _head_dim_at_fault(s, contract, _head_rows(parameter, _shard_of(contract, refusal.tensor))) is not None
 
 

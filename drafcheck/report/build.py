@@ -74,7 +74,7 @@ def outcome(seen: Examination) -> Outcome:
         return Outcome.INTERNAL_ERROR
     if NOTHING_TO_CHECK in codes or seen.nothing:
         return Outcome.NOTHING_TO_CHECK
-    if seen.stops or (seen.subject is not None and refusal(seen.subject) is not None):
+    if _stops(seen, Severity.ERROR in severities):
         return Outcome.REFUSED
     if Severity.ERROR in severities:
         return Outcome.BROKEN
@@ -82,6 +82,18 @@ def outcome(seen: Examination) -> Outcome:
         return Outcome.DEGRADED
     planned = seen.subject is not None and seen.subject.load is not None and not seen.subject.checkpoint.config_only
     return Outcome.CLEAN if planned else Outcome.INCOMPLETE
+
+
+def _stops(seen: Examination, has_errors: bool) -> bool:
+    """Whether the engine will not start: as an error says, or as a plan does beside one.
+
+    What was accepted, or is said by rules that were not chosen, does not count; and a plan that refuses without any
+    error, while every rule ran, is a gap between the rules, which must not pass for healthy.
+    """
+    told = [f for f in seen.stopping if f.severity is Severity.ERROR and any(f is left for left in seen.findings)]
+    refused = seen.subject is not None and refusal(seen.subject) is not None
+    everything = not seen.suppressed and len(seen.setup.chosen) == len(seen.setup.rules)
+    return bool(told) or (refused and (has_errors or everything))
 
 
 def refusal(subject: Subject) -> Refusal | None:

@@ -29,7 +29,7 @@ class Outcome(str, Enum):
     ``clean``: no error and no warning. ``incomplete``: no error and no warning, but drafcheck does not know
     the draft class for this engine, so how it loads was not checked. ``degraded``: warnings only.
     ``broken``: at least one error; the engine starts, or its start could not be worked out.
-    ``refused``: the engine will not start with it. ``nothing-to-check``: no checkpoint at the path.
+    ``refused``: the engine will not start with it, as an error says. ``nothing-to-check``: no checkpoint at the path.
     ``internal-error``: drafcheck itself failed; the findings may be incomplete.
     """
 
@@ -204,7 +204,8 @@ class CheckpointReport(_Model):
     def exit_code(self, fail_on: FailOn = FailOn.ERROR) -> int:
         """0 clean, 1 findings at or above ``fail_on``, 2 internal error, 3 nothing to check.
 
-        At the threshold ``warning`` a checkpoint whose loading was not checked (``incomplete``) fails as well.
+        A checkpoint that the engine refuses fails at both thresholds; at the threshold ``warning`` one whose loading
+        was not checked (``incomplete``) fails as well.
         """
         if self.outcome is Outcome.INTERNAL_ERROR:
             return 2
@@ -212,7 +213,7 @@ class CheckpointReport(_Model):
             return 3
         if fail_on is FailOn.NEVER:
             return 0
-        if fail_on is FailOn.WARNING and self.outcome is Outcome.INCOMPLETE:
+        if self.outcome is Outcome.REFUSED or (fail_on is FailOn.WARNING and self.outcome is Outcome.INCOMPLETE):
             return 1
         limit = Severity(fail_on.value).rank
         return int(any(f.severity.rank <= limit for f in self.findings))
