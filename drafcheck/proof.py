@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import Literal, NamedTuple
 
 from packaging.version import Version
 
-from drafcheck.contract import Engine, Table, contract_for, holds, releases
+from drafcheck.contract import Engine, Table, contract_for, holds, load_toml, releases
 from drafcheck.contract_tables import contract_table
+from drafcheck.targets import registered
 
 How = Literal["executed", "read", "interpolated", "assumed"]
 
@@ -29,9 +31,41 @@ class Proof(NamedTuple):
 
 def proofs(engine: str, stem: str) -> list[Proof]:
     """How the contract ``<engine>/<stem>`` was proven, for each release that it speaks of, oldest first."""
+    return _proofs([release for _, known in eras(engine, stem) for release in known], contract_table(engine, stem))
+
+
+def eras(engine: str, stem: str) -> list[tuple[Table, list[Version]]]:
+    """The eras of a contract, oldest first, each with the releases that it is in force for.
+
+    Those are releases which register a class of the contract: what it extends may speak of earlier ones. Of two eras
+    that hold for a release the first counts, as everywhere.
+    """
     book = contract_table(engine, stem)
-    known = [r for r in releases(engine) if any(holds(era.get("versions", ""), r) for era in book.get("revision", []))]
-    executed, read = _said(book.get("proof", {}))
+    found: dict[int, list[Version]] = {}
+    for release in releases(engine):
+        if _has_class(engine, release, book.get("architectures", [])):
+            held = (n for n, era in enumerate(book.get("revision", [])) if holds(era.get("versions", ""), release))
+            number = next(held, None)
+            if number is not None:
+                found.setdefault(number, []).append(release)
+    return [(book["revision"][number], known) for number, known in found.items()]
+
+
+def _has_class(engine: str, release: Version, names: list[str]) -> bool:
+    """Whether the release registers one of the classes, or builds one whatever the config names."""
+    book = load_toml(engine, "registry.toml")
+    known = Engine(engine, str(release), release, exact=True)
+    return any(name in book.get("built", {}).values() or registered(known, name) for name in names)
+
+
+def whole_models(engine: str) -> list[Proof]:
+    """How it was proven what the releases make of a whole model that drafts; empty where the book says nothing."""
+    said = load_toml(engine, "registry.toml").get("whole_models", {})
+    return _proofs([r for r in releases(engine) if holds(said["versions"], r)] if "versions" in said else [], said)
+
+
+def _proofs(known: list[Version], said: Table) -> list[Proof]:
+    executed, read = _said(said.get("proof", {}))
     firm = [r for r in known if r in executed or r in read]
     return [Proof(r, _how(r, executed, read, firm), executed.get(r, 0)) for r in known]
 
@@ -52,12 +86,17 @@ def _said(proof: Table) -> tuple[dict[Version, int], set[Version]]:
 
 def spans(found: list[Proof], how: How) -> str:
     """The releases with one kind of proof in words, runs of neighbours shortened: ``0.4.5, 0.5.1 to 0.5.9``."""
+    return in_words([p.release for p in found], {p.release for p in found if p.how == how})
+
+
+def in_words(known: Sequence[Version], wanted: Collection[Version]) -> str:
+    """Those of the known releases that are wanted, runs of neighbours shortened."""
     runs: list[list[Version]] = []
-    before: str | None = None
-    for proof in found:
-        if proof.how == how:
-            runs = [*runs[:-1], [*runs[-1], proof.release]] if before == how else [*runs, [proof.release]]
-        before = proof.how
+    before = False
+    for release in known:
+        if release in wanted:
+            runs = [*runs[:-1], [*runs[-1], release]] if before else [*runs, [release]]
+        before = release in wanted
     return ", ".join(f"{run[0]}" if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs)
 
 

@@ -14,9 +14,10 @@ from test_contract_folders import TINY
 
 from drafcheck import lint
 from drafcheck.cli import run
-from drafcheck.contract import contract_files, engines, extended, releases
+from drafcheck.contract import contract_files, engines, extended, in_force, load_toml, releases, resolve_engine
 from drafcheck.contract_tables import contract_table
-from drafcheck.proof import Proof, proofs, spans
+from drafcheck.proof import Proof, eras, proofs, spans, whole_models
+from drafcheck.targets import registered_since
 
 CONTRACTS = [(engine, stem) for engine in engines() for stem in contract_files(engine)]
 RECORDED = Path(count_proofs.FIXTURES, "verdicts")
@@ -145,6 +146,47 @@ def test_every_class_and_every_engine_is_listed(capsys: pytest.CaptureFixture[st
     for engine, stem in CONTRACTS:
         assert set(contract_table(engine, stem)["architectures"]) <= set(shown.split())
         assert f"{engine}/{stem}" in [c["name"] for c in told[engine]["contracts"]]
+
+
+@pytest.mark.parametrize(("engine", "stem"), CONTRACTS)
+def test_eras_are_those_of_releases_that_have_the_class(engine: str, stem: str) -> None:
+    """What a contract extends may speak of releases from before its class; each release has one era."""
+    held = [release for _, known in eras(engine, stem) for release in known]
+    assert sorted(held) == sorted({p.release for p in proofs(engine, stem)})
+    assert len(held) == len(set(held)) > 0
+    for name in contract_table(engine, stem)["architectures"]:
+        since = registered_since(resolve_engine(engine), name)
+        assert since is None or Version(since) <= held[-1]
+
+
+def test_an_era_from_before_the_class_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    """Mistral's class, of 0.5.11, extends Llama's, which has eras of 0.4.5."""
+    assert [str(known[0]) for _, known in eras("sglang", "mistral_eagle")] == ["0.5.11"]
+    assert len(contract_table("sglang", "mistral_eagle")["revision"]) > 1
+    assert run(["contracts", "MistralForCausalLMEagle"]) == 0
+    assert "0.4." not in capsys.readouterr().out
+    assert next(str(known[0]) for _, known in eras("sglang", "llama_eagle")) == "0.4.5"
+    assert run(["contracts", "LlamaForCausalLMEagle"]) == 0
+    assert "0.4.5 to 0.4.8" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("engine", "word"), [("sglang", "STANDALONE"), ("vllm", "draft_model"), ("lmdeploy", "")])
+def test_whole_models_are_listed_where_they_draft(engine: str, word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["contracts", engine]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if "any whole model" in line]
+    assert len(lines) == bool(word)
+    assert all(word in line and "DC604" in line and "read in" in line for line in lines)
+    assert run(["contracts", engine, "--format", "json"]) == 0
+    (told,) = json.loads(capsys.readouterr().out)["engines"]
+    assert (told["whole_models"] or {}).get("algorithms", []) == [word] * bool(word)
+
+
+def test_whole_models_draft_where_the_launch_knows_the_algorithm() -> None:
+    known = {p.release for p in whole_models("sglang")}
+    for release in releases("sglang"):
+        entry = in_force(load_toml("sglang", "launch.toml")["algorithms"], resolve_engine(f"sglang=={release}"))
+        assert entry is not None
+        assert ("STANDALONE" in entry["names"]) == (release in known)
 
 
 def test_a_word_that_means_nothing(capsys: pytest.CaptureFixture[str]) -> None:

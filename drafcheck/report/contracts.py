@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
-from drafcheck.contract import Table, contract_files, engines, releases
+from drafcheck.contract import Table, contract_files, engines, load_toml, releases
 from drafcheck.contract_tables import contract_table
 from drafcheck.errors import UsageError
-from drafcheck.proof import MEANINGS, Proof, proofs, spans
+from drafcheck.proof import MEANINGS, Proof, eras, in_words, proofs, spans, whole_models
 from drafcheck.report.style import Style
 from drafcheck.report.table import table
 from drafcheck.report.text import plural, printable
@@ -63,18 +63,30 @@ def overview(found: list[Entry], names: list[str], style: Style) -> str:
         known = releases(engine)
         mine = [e for e in found if e.engine == engine]
         blocks.append(style.bold(f"{engine} {known[0]} to {known[-1]} ({plural(len(known), 'release')})") + "\n")
-        rows = [row for e in mine for row in _rows(e)]
+        rows = [*(row for e in mine for row in _rows(e)), *_whole_row(engine)]
         blocks.append(table(rows, ("draft class", "algorithm", "releases", "how it was proven")))
     return "\n".join(blocks) + "\nOne of them in detail: drafcheck contracts NAME\n"
+
+
+def _whole_row(engine: str) -> list[tuple[str, str, str, str]]:
+    """The line on drafts that are whole models, which have no class of their own."""
+    said, found = load_toml(engine, "registry.toml").get("whole_models", {}), whole_models(engine)
+    if not found:
+        return []
+    how = f"{printable(said['summary'])}; {proven(found)}"
+    return [("any whole model", printable(", ".join(said["algorithms"])), _span(found), how)]
+
+
+def _span(found: list[Proof]) -> str:
+    covered = [str(p.release) for p in found]
+    return "" if not covered else covered[0] if len(covered) == 1 else f"{covered[0]} to {covered[-1]}"
 
 
 def _rows(entry: Entry) -> list[tuple[str, str, str, str]]:
     """A line for each class of a contract; those after the first refer to it."""
     words = ", ".join(entry.book.get("algorithms", []))
-    covered = [str(p.release) for p in entry.proofs]
-    span = "" if not covered else covered[0] if len(covered) == 1 else f"{covered[0]} to {covered[-1]}"
     names = [printable(name) for name in entry.classes]
-    first = (names[0] if names else entry.stem, printable(words), span, proven(entry.proofs))
+    first = (names[0] if names else entry.stem, printable(words), _span(entry.proofs), proven(entry.proofs))
     return [first, *((name, "", "", f"as {first[0]}") for name in names[1:])]
 
 
@@ -103,8 +115,9 @@ def detail(entry: Entry, style: Style) -> str:
     classes = ", ".join(printable(name) for name in entry.classes)
     lines = [style.bold(entry.name), f"draft classes: {classes}"]
     lines += [f"algorithms: {', '.join(entry.book.get('algorithms', []))}"]
-    eras = [(e.get("versions") or "all", printable(e.get("summary", ""))) for e in entry.book.get("revision", [])]
-    blocks = ["".join(f"{line}\n" for line in lines), table(eras, ("releases", "what they take"))]
+    known = releases(entry.engine)
+    told = [(in_words(known, held), printable(era.get("summary", ""))) for era, held in eras(entry.engine, entry.stem)]
+    blocks = ["".join(f"{line}\n" for line in lines), table(told, ("releases", "what they take"))]
     executed = [(str(p.release), f"executed on {p.checkpoints}" if p.checkpoints else p.how) for p in entry.proofs]
     shown = [row for row, p in zip(executed, entry.proofs, strict=True) if p.how == "executed"]
     blocks.append(table(shown, ("release", "recorded checkpoints")))
@@ -120,10 +133,23 @@ def as_json(found: list[Entry], names: list[str]) -> str:
             "name": engine,
             "releases": [str(r) for r in releases(engine)],
             "contracts": [_object(e) for e in found if e.engine == engine],
+            "whole_models": _whole_object(engine),
         }
         for engine in names
     ]
     return json.dumps({"schema": SCHEMA, "engines": made}, indent=2) + "\n"
+
+
+def _whole_object(engine: str) -> dict[str, object] | None:
+    """Drafts that are whole models; null where the engine has none, or the book says nothing of them."""
+    said, found = load_toml(engine, "registry.toml").get("whole_models", {}), whole_models(engine)
+    if not found:
+        return None
+    return {"algorithms": said["algorithms"], "summary": said["summary"], "proof": _proof(found)}
+
+
+def _proof(found: list[Proof]) -> list[dict[str, object]]:
+    return [{"release": str(p.release), "how": p.how, "checkpoints": p.checkpoints} for p in found]
 
 
 def _object(entry: Entry) -> dict[str, object]:
@@ -133,7 +159,8 @@ def _object(entry: Entry) -> dict[str, object]:
         "algorithms": entry.book.get("algorithms", []),
         "kind": entry.book.get("kind", ""),
         "eras": [
-            {"versions": e.get("versions", ""), "summary": e.get("summary", "")} for e in entry.book.get("revision", [])
+            {"versions": e.get("versions", ""), "releases": [*map(str, held)], "summary": e.get("summary", "")}
+            for e, held in eras(entry.engine, entry.stem)
         ],
-        "proof": [{"release": str(p.release), "how": p.how, "checkpoints": p.checkpoints} for p in entry.proofs],
+        "proof": _proof(entry.proofs),
     }
