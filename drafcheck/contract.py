@@ -374,6 +374,10 @@ def _is_proven(proof: Table | None, revision: Table) -> bool:
 
 
 def _placeholders(entry: Table) -> Table:
-    """``{"layer": ("layers.{n}", "num_layers")}`` of one [[expand]] entry; the count is None for a single one."""
-    count = entry.get("count")
-    return {key: (text, count) for key, text in entry.items() if key not in ("versions", "count", "source")}
+    """``{"layer": ("layers.{n}", "num_layers", "")}`` of one [[expand]] entry; the count is None for a single one.
+
+    The last is the quantity from which numbers are counted on, where that is not 0.
+    """
+    count, first = entry.get("count"), entry.get("from", "")
+    kept = ((key, text) for key, text in entry.items() if key not in ("versions", "count", "from", "source"))
+    return {key: (text, count, first) for key, text in kept}

@@ -170,6 +170,7 @@ class Names(Entry):
     loader: Literal["mtp", ""] = ""
     layer: Layer | None = None
     heads: Word = ""
+    every: Word = ""
     beyond: Word = ""
     read: Words = []
     read_with: Words = []
@@ -184,6 +185,7 @@ class Names(Entry):
     unknown_whole: Word = ""
     unknown_expert: Word = ""
     none_read: Word = ""
+    none_of: list[Pair] = []
 
     at_sight: list[Pair] = []
     gathered: bool = False
@@ -293,6 +295,7 @@ class Required(Entry):
     parameters: Words = []
     every: bool = False
     unwritten_only: bool = False
+    loads: list[LoadKind] = []
     error: Word
 
     @model_validator(mode="after")

@@ -20,7 +20,8 @@ def usual_algorithm(engine: Engine, config: DraftConfig) -> str:
     book = load_toml(engine.name, "registry.toml")
     if "rewrite" not in book:
         return usual
-    kinds = (draft_kind(engine, name) for name in config.architectures)
+    named = [*config.architectures, overridden(engine, config) or ""]
+    kinds = (draft_kind(engine, name) for name in named)
     served = next((book["algorithms"][kind] for kind in kinds if kind in book["algorithms"]), [usual])
     return str(served[0])
 
@@ -35,7 +36,24 @@ def rewriting(engine: Engine, algorithm: str) -> Table | None:
 
 def class_name(engine: Engine, config: DraftConfig, name: str, algorithm: str) -> str:
     """The class that is looked for when ``config`` names this one."""
-    return name if config.settled else draft_mode_name(engine, name, algorithm)
+    if config.settled:
+        return name
+    other = overridden(engine, config) if rewriting(engine, algorithm) is None else None
+    return other or draft_mode_name(engine, name, algorithm)
+
+
+def overridden(engine: Engine, config: DraftConfig) -> str | None:
+    """The class that the release writes into the config of a draft before it looks for one; None where it does not.
+
+    It goes by the first class that the config names, or by the model type: a head in the target's own checkpoint has
+    the target's config.
+    """
+    first = config.architectures[0] if config.architectures else ""
+    for entry in load_toml(engine.name, "registry.toml").get("overrides", []):
+        found = entry.get("classes", {}).get(first) or entry.get("model_types", {}).get(config.model_type)
+        if found is not None and engine.within(entry.get("versions", "")):
+            return str(found)
+    return None
 
 
 def draft_mode_name(engine: Engine, architecture: str, algorithm: str = "") -> str:

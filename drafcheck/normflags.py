@@ -125,7 +125,7 @@ def switched(contract: Contract) -> dict[str, set[str]]:
 
 
 def _spelled(contract: Contract, name: str) -> set[str]:
-    for placeholder, (text, _) in contract.expand.items():
+    for placeholder, (text, *_) in contract.expand.items():
         if "{" + placeholder + "}" in name:
             return {
                 name.replace("{" + placeholder + "}", text.replace("{n}", str(number))) for number in range(_COPIES)

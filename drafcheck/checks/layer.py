@@ -20,6 +20,11 @@ def is_missing(plan: LoadPlan, contract: Contract) -> bool:
     return contract.names.get("loader") == "mtp" and not own and bool(plan.parameters)
 
 
+def is_bare(plan: LoadPlan) -> bool:
+    """Whether nothing stops the load but what is left out, if anything does."""
+    return plan.refused is None or plan.refused.cause in ("missing", "unfilled")
+
+
 def layer_elsewhere(plan: LoadPlan, contract: Contract) -> int | None:
     """The number of the one layer that is such a head, where the engine reads another one; else None."""
     before, placeholder, _ = contract.names.get("layer_name", "").partition("{layer}")
@@ -36,10 +41,11 @@ def other_layer(s: Subject, number: int) -> Hit:
     assert plan is not None and contract is not None and s.config is not None
     key = str(contract.read[contract.names["layer"]["count"]][0])
     said = contract.value(contract.names["layer"]["count"], s.config)
-    place = contract.names["layer_name"].replace("{layer}", str(number))
+    name = contract.names["layer_name"]
+    place, read = (name.replace("{layer}", str(n)) for n in (number, contract.names["first_layer"]))
     tensor = plan.nameless[0]
     return Hit(
-        f"the multi-token-prediction layer is `{place}.*` in the file, {s.engine} reads `{contract.names['read'][0]}.*`"
+        f"the multi-token-prediction layer is `{place}.*` in the file, {s.engine} reads `{read}.*`"
         f": config.json says {said} layers",
         (Location(file=tensor.file, tensor=tensor.name), s.config.at(*key.split("."))),
         help=f"set `{key}` to {number} if those are the target's layers, or rename the tensors",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from drafcheck.checks.hidden_states import fc_input_width
-from drafcheck.checks.layer import layer_elsewhere, other_layer
+from drafcheck.checks.layer import is_bare, layer_elsewhere, other_layer
 from drafcheck.checks.names import absent_layers, layer_of, names, places, plans, surplus_layers
 from drafcheck.concerns import concerned
 from drafcheck.finding import Confidence, Location, Severity
@@ -272,7 +272,7 @@ def layer_count(s: Subject) -> Iterator[Hit]:
     fixable = counted(s) is not None
     if plan.refused is not None and plan.refused.cause == "layers":
         yield _too_many(s, plan.refused, said, in_file)._replace(fixable=fixable)
-    elif (elsewhere := layer_elsewhere(plan, contract)) is not None and plan.refused is None:
+    elif (elsewhere := layer_elsewhere(plan, contract)) is not None and is_bare(plan):
         yield other_layer(s, elsewhere)._replace(fixable=fixable)
         return
     elif absent := sorted(absent_layers(plan) if plan.refused is None else ()):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from drafcheck.configtypes import refused_type
 from drafcheck.contract import Engine, load_toml
-from drafcheck.draftmode import class_name, refusal_text, rewriting, same_word
+from drafcheck.draftmode import class_name, overridden, refusal_text, rewriting, same_word
 from drafcheck.modeltypes import book, knows
 from drafcheck.plan.model import Refusal
 from drafcheck.targets import draft_kind, refused_by_words, registered
@@ -43,7 +43,9 @@ def _named_early(engine: Engine, config: DraftConfig) -> bool:
     """Whether the release looks the first name up as it is written, and has no class for it."""
     early = load_toml(engine.name, "registry.toml").get("name_as_written", "")
     names = config.architectures
-    return not names or (bool(early) and engine.within(early) and not registered(engine, names[0]))
+    if not names or not early or not engine.within(early):
+        return not names
+    return not registered(engine, names[0]) and overridden(engine, config) is None
 
 
 def _refused_target(engine: Engine, target: TargetConfig | None, algorithm: str) -> Refusal | None:

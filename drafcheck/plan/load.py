@@ -9,7 +9,7 @@ from drafcheck.lookup import MISSING, in_question, raw, settled_for
 from drafcheck.plan.fit import Fit, fit, join
 from drafcheck.plan.model import Drop, LoadPlan, Parameter, Partial, Refusal, Write
 from drafcheck.plan.names import Route, route, stopped_at_sight
-from drafcheck.plan.parameters import build_parameters, refused_config
+from drafcheck.plan.parameters import build_parameters, refused_config, written_out
 from drafcheck.source import SourceError
 from drafcheck.tensor import Tensor
 
@@ -91,8 +91,8 @@ def _shared(contract: Contract, config: DraftConfig, plan: LoadPlan) -> list[str
         differ = [contract.value(name, config) for name in entry.get("unless_differ", [])]
         own = "absent" in entry and any(entry["absent"] in tensor.name for tensor in plan.seen)
         wanted = in_question(contract, entry, config) and not own
-        if wanted and len(set(differ)) <= 1 and entry["parameter"] in plan.parameters:
-            filled.append(str(entry["parameter"]))
+        if wanted and len(set(differ)) <= 1:
+            filled += [n for n in written_out(contract, entry["parameter"], config) if n in plan.parameters]
     return list(dict.fromkeys(filled))
 
 
@@ -266,9 +266,14 @@ class _State:
         self._count()
         if "none_read" in self.contract.names and self.plan.refused is None and not self.reached:
             self.plan.refused = Refusal("load", self.contract.names["none_read"], "missing")
+        for begin, error in self.contract.names.get("none_of", []):
+            if self.plan.refused is None and not any(name.startswith(begin) for name in self.written):
+                self.plan.refused = Refusal("load", error, "missing")
         for entry in self.contract.required:
             every = bool(entry.get("every"))
             bare = list(self.plan.unwritten) if entry.get("unwritten_only") else self._bare()
+            if loads := entry.get("loads"):
+                bare = [name for name in bare if self.plan.parameters[name].load in loads]
             missing = bare if every else [n for n in entry["parameters"] if n in self.plan.unwritten]
             if missing and self.plan.refused is None and in_question(self.contract, entry, self.config):
                 error = entry["error"].replace("{missing}", str(sorted(missing))).replace("{first}", missing[0])

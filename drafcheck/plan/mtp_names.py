@@ -32,8 +32,10 @@ def for_config(contract: Contract, config: DraftConfig) -> Contract:
     if names.get("loader") != "mtp":
         return contract
     layer = _layer(contract, names, config)
-    filled = _filled(names, "" if layer is None else str(layer))
-    filled["layer_name"] = next(iter(names.get("read", [])), "")
+    filled = _filled(names, _numbers(contract, names, config, layer))
+    filled["first_layer"] = layer or 0
+    begins = [*(begin for begin in names.get("read", []) if "{layer}" in begin), *names.get("read", []), ""]
+    filled["layer_name"] = begins[0].rstrip(".")
     filled["other_heads"] = _other_heads(contract, names, config, layer)
     filled["expert_count"] = contract.value("num_experts", config) or 0
     if "beyond" in names:
@@ -68,16 +70,31 @@ def _other_heads(contract: Contract, names: Table, config: DraftConfig, layer: i
     return [names["read"][0].replace("{layer}", str(layer + n)) for n in range(1, min(count, MOST_HEADS))]
 
 
-def _filled(value: Table, layer: str) -> Table:
-    return {key: _written(item, layer) for key, item in value.items()}
+def _numbers(contract: Contract, names: Table, config: DraftConfig, layer: int | None) -> list[str]:
+    """The numbers of all layers that are built: the one, or as many from it on as ``every`` counts."""
+    if layer is None:
+        return []
+    built = contract.value(names["every"], config) if "every" in names else 1
+    return [str(layer + n) for n in range(min(built or 0, MOST_HEADS))]
 
 
-def _written(value: object, layer: str) -> object:
+def _filled(value: Table, layers: list[str]) -> Table:
+    """The entries with the numbers of layers in them: in a list, what speaks of the layer is there for each."""
+    return {key: _written(item, layers) for key, item in value.items()}
+
+
+def _written(value: object, layers: list[str]) -> object:
     if isinstance(value, str):
-        return value.replace("{layer}", layer) if layer else value
+        return value.replace("{layer}", layers[0]) if layers else value
     if isinstance(value, list):
-        return [_written(item, layer) for item in value]
-    return _filled(value, layer) if isinstance(value, dict) else value
+        return [_written(item, each) for item in value for each in _each(item, layers)]
+    return _filled(value, layers) if isinstance(value, dict) else value
+
+
+def _each(item: object, layers: list[str]) -> list[list[str]]:
+    texts = item.values() if isinstance(item, dict) else item if isinstance(item, list) else [item]
+    speaks = any(isinstance(text, str) and "{layer}" in text for text in texts)
+    return [[layer] for layer in layers] if speaks and layers else [layers]
 
 
 def strays(contract: Contract, names: Sequence[str]) -> tuple[str, ...]:
@@ -108,7 +125,17 @@ def route_layer(contract: Contract, name: str, parameters: Collection[str]) -> R
     name = next((whole for part, whole in names.get("becomes", []) if part in name), name)
     if names.get("quantised_parts"):
         return _quantised(contract, name, parameters)
-    return _projection(contract, name, parameters) or _rest(names, name, parameters)
+    found = _projection(contract, name, parameters) or _rest(names, name, parameters)
+    return _asked_modules(contract, found, parameters)
+
+
+def _asked_modules(contract: Contract, found: Route, parameters: Collection[str]) -> Route:
+    """What the modules that a name leads through say to one without a parameter, where the contract has their words."""
+    if found.end != "unknown" or not contract.unknown:
+        return found
+    from drafcheck.plan.names import nowhere  # for these classes alone
+
+    return nowhere(contract, found.looked_for, parameters)
 
 
 def _quantised(contract: Contract, name: str, parameters: Collection[str]) -> Route:
@@ -143,8 +170,17 @@ def _moved(names: Table, name: str) -> str:
         wanted = wanted and ("whole" not in move or name in move["whole"])
         old = _numbered(move["from"], name) if "{n}" in move["from"] else move["from"]
         if wanted and old is not None and (name.startswith(old) if move.get("start") else old in name):
-            return name.replace(old, move["to"])
+            return name.replace(old, _counted_on(move, old, names.get("first_layer", 0)))
     return name
+
+
+def _counted_on(move: Table, old: str, first: int) -> str:
+    """What takes the place of ``old``: ``{n}`` in it is the number that stands there, counted on from ``first``."""
+    if "{n}" not in move["to"]:
+        return str(move["to"])
+    before, _, after = move["from"].partition("{n}")
+    number = old[len(before) : len(old) - len(after)]
+    return str(move["to"]).replace("{n}", str(first + int(number)) if len(number) < 9 else number)
 
 
 def _numbered(pattern: str, name: str) -> str | None:

@@ -64,7 +64,7 @@ def _route(contract: Contract, name: str, parameters: Collection[str]) -> Route:
         return refused
     if shard is not None and "unknown_stacked" in names and not tried[-1].endswith(".bias"):
         return Route("refused", looked_for=tried[-1], error=names["unknown_stacked"].replace("{name}", tried[-1]))
-    return _nowhere(contract, tried[-1], parameters)
+    return nowhere(contract, tried[-1], parameters)
 
 
 def stopped_at_sight(names: Table, name: str) -> str | None:
@@ -113,10 +113,10 @@ def _mapped(contract: Contract, name: str, parameters: Collection[str]) -> Route
     if parameter is None:
         return Route("mapping")
     name = name.replace(contract.names["mapping"], parameter)
-    return Route("mapping", name, None, name) if name in parameters else _nowhere(contract, name, parameters)
+    return Route("mapping", name, None, name) if name in parameters else nowhere(contract, name, parameters)
 
 
-def _nowhere(contract: Contract, name: str, parameters: Collection[str]) -> Route:
+def nowhere(contract: Contract, name: str, parameters: Collection[str]) -> Route:
     """What becomes of a name without a parameter: dropped, or refused by the first loader that it comes to."""
     entries = sorted(contract.unknown, key=lambda entry: "inside" not in entry)
     entry = next((e for e in entries if _speaks_of(e, name, parameters)), None)

@@ -87,15 +87,22 @@ def _sum(sizes: Iterable[int | None]) -> int | None:
     return total
 
 
+def written_out(contract: Contract, name: str, config: DraftConfig) -> list[str]:
+    """The names of parameters that ``name`` stands for, with its placeholder written out."""
+    return _names(contract, {"name": name}, config)
+
+
 def _names(contract: Contract, entry: Table, config: DraftConfig) -> list[str]:
     """The names of one entry with its placeholder written out; ``layers`` keeps the first or the later ones."""
     name: str = entry["name"]
-    for placeholder, (text, count) in contract.expand.items():
+    for placeholder, (text, count, start) in contract.expand.items():
         if "{" + placeholder + "}" not in name:
             continue
         if count is None:
             return [name.replace("{" + placeholder + "}", text)] if entry.get("layers") != "later" else []
-        copies = range(min(max(contract.value(count, config) or 0, 0), MOST_COPIES))
+        number = min(max(contract.value(count, config) or 0, 0), MOST_COPIES)
+        begin = (contract.value(start, config) or 0) if start else 0
+        copies = range(begin, begin + number)
         part = {"first": copies[:1], "later": copies[1:]}.get(entry.get("layers", ""), copies)
         return [name.replace("{" + placeholder + "}", text.replace("{n}", str(n))) for n in part]
     return [name]

@@ -1,0 +1,64 @@
+"""The load plan of multi-token-prediction heads against what vLLM's own classes answered, tensor by tensor.
+
+fixtures/verdicts/vllm/mtp.jsonl.xz was recorded by tools/record_mtp.py on the corpus of tools/make_mtp_corpus.py: each
+checkpoint is target and draft in one, as it is served.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.version import Version
+from recorded import rows, unpack
+from test_mtp_verdicts import disagreements
+
+import drafcheck
+from drafcheck.runner import Options, inspect_one
+from drafcheck.subject import Subject
+
+FOLDER = Path(__file__).parent.parent / "fixtures" / "verdicts" / "vllm"
+ROWS = rows(FOLDER / "mtp.jsonl")
+FAMILIES = sorted({row["checkpoint"].partition("-")[0] for row in ROWS})
+MISSING = {"DC102", "DC104", "DC107"}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return unpack(FOLDER / "mtp.tar.xz", tmp_path_factory.mktemp("corpus"))
+
+
+def subject_of(corpus: Path, row: dict[str, Any], release: str) -> Subject:
+    seen = inspect_one(str(corpus / row["checkpoint"]), Options(engine=f"vllm=={release}", algorithm="mtp"))
+    assert seen.subject is not None
+    assert not seen.crashed, seen.crashed
+    return seen.subject
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_row_agrees(corpus: Path, family: str) -> None:
+    wrong: dict[str, list[str]] = defaultdict(list)
+    asked = [row for row in ROWS if row["checkpoint"].startswith(f"{family}-")]
+    for row in asked:
+        for release in row["releases"]:
+            s = subject_of(corpus, row, release)
+            named = row["class"] or (s.contract.architecture if s.contract else None)  # refused before one is built
+            problems = disagreements({**row, "class": named}, s)
+            if problems:
+                wrong[row["checkpoint"]].append(f"{release}: {'; '.join(problems)}")
+    assert not wrong, f"{len(wrong)} of {len(asked)}: {json.dumps(wrong, indent=1)[:6000]}"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_whole_checkpoint_is_a_healthy_head_and_one_without_the_layer_is_none(corpus: Path, family: str) -> None:
+    """No method is named: the target's config leads to the class."""
+    newest = max((r for row in ROWS if row["checkpoint"] == f"{family}-healthy" for r in row["releases"]), key=Version)
+    engine = f"vllm=={newest}"
+    healthy = drafcheck.lint(corpus / f"{family}-healthy", engine=engine, target=corpus / f"{family}-healthy")
+    assert [f.rule for f in healthy.findings if f.severity.value != "note"] == []
+    assert (healthy.checkpoints[0].algorithm, healthy.checkpoints[0].outcome.value) == ("mtp", "clean")
+    bare = {finding.rule for finding in drafcheck.lint(corpus / f"{family}-no_layer", engine=engine).findings}
+    assert bare & {"DC102", "DC104"}
