@@ -374,10 +374,25 @@ def _is_proven(proof: Table | None, revision: Table) -> bool:
 
 
 def _placeholders(entry: Table) -> Table:
-    """``{"layer": ("layers.{n}", "num_layers", "")}`` of one [[expand]] entry; the count is None for a single one.
+    """``{"layer": Copies("layers.{n}", "num_layers")}`` of one [[expand]] entry; the count is None for a single one."""
+    about = [entry.get(key, "") for key in ("from", "kinds", "kind", "last")]
+    texts = {
+        k: v for k, v in entry.items() if k not in ("versions", "source", "count", "from", "kinds", "kind", "last")
+    }
+    return {key: Copies(text, entry.get("count"), *about) for key, text in texts.items()}
 
-    The last is the quantity from which numbers are counted on, where that is not 0.
+
+class Copies(NamedTuple):
+    """What a placeholder stands for: one text, or as many as ``number`` says, each with its own, counted on from the
+    quantity ``first`` where that is said.
+
+    With ``kinds`` (a config key that lists the kinds of layers) only those of ``kind``; ``last`` is what the config
+    class makes of the last one.
     """
-    count, first = entry.get("count"), entry.get("from", "")
-    kept = ((key, text) for key, text in entry.items() if key not in ("versions", "count", "from", "source"))
-    return {key: (text, count, first) for key, text in kept}
+
+    text: str
+    number: str | None = None
+    first: str = ""
+    kinds: str = ""
+    kind: str = ""
+    last: str = ""

@@ -242,10 +242,7 @@ class Unknown(Entry):
 
 
 class Proof(Table):
-    """The releases in which the class itself was run, and those in which only its source was read.
-
-    ``executed`` may say on how many recorded checkpoints it was run.
-    """
+    """The releases in which the class was run (``executed``, with a number of checkpoints), and where it was read."""
 
     executed: dict[Release, Annotated[int, Field(ge=1)]] | list[Release] = []
     read: list[Release] = []
@@ -293,6 +290,9 @@ class Required(Entry):
     when: Word = ""
     unless: Word = ""
     parameters: Words = []
+    under: Words = []
+    having: Words = []
+    stray: Word = ""
     every: bool = False
     unwritten_only: bool = False
     loads: list[LoadKind] = []
@@ -300,8 +300,8 @@ class Required(Entry):
 
     @model_validator(mode="after")
     def _says_which(self) -> Required:
-        if bool(self.parameters) is self.every:
-            raise ValueError("either `parameters` or `every` is wanted")
+        if [bool(self.parameters), self.every, bool(self.under or self.having)].count(True) != 1:
+            raise ValueError("one of `parameters`, `every`, and `under` or `having` is wanted")
         return self
 
 
@@ -330,6 +330,8 @@ class Param(Entry):
     unless: Word = ""
     layers: Literal["first", "later", ""] = ""
     spare: bool = False
+    spare_shards: Words = []
+    whole: bool = False
     says: Word = ""
 
     @model_validator(mode="after")

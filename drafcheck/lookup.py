@@ -4,12 +4,14 @@ The little language of ``[[read]]``: ``"key.sub"`` is a config key, ``"a | b"`` 
 ``"key where model_type is x"`` one that counts for that model_type only, ``"len key"`` the length of a list
 (``"count key"``: also of an empty one; ``"list key"``: of anything but a list that is true, the last item counts),
 ``"max key"`` the largest integer of one, ``"positive key"`` one above zero, ``"= a * b // c"`` an expression over
-other quantities, ``"target vocab_size"`` a size of the target, where there is one, a number is itself. ``param`` shapes
-are such expressions too.
+other quantities (``float key``: a config key that need not be whole; what comes of it is cut to an integer),
+``"target vocab_size"`` a size of the target, where there is one, a number is itself. ``param`` shapes are such
+expressions too.
 """
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from typing import TYPE_CHECKING, Any
@@ -24,7 +26,8 @@ MISSING = object()
 LISTS = ("len", "count", "max", "list")
 POSITIVE = "positive "
 OF_THE_TARGET = "target "
-_TERM = re.compile(r"\s*(\*|//|\+)\s*")
+FLOAT = "float "
+_TERM = re.compile(r"\s*(\*|//|\+|-)\s*")
 
 
 def raw(config: DraftConfig, key: str) -> Any:
@@ -130,11 +133,22 @@ def evaluate(contract: Contract, expression: str, config: DraftConfig) -> int | 
         value = _operand(contract, operand, config)
         if total is None or value is None or (sign == "//" and value == 0):
             return None
-        total = total * value if sign == "*" else total // value if sign == "//" else total + value
-    return total
+        total = _SIGNS[sign](total, value)
+    return int(total) if total is not None and math.isfinite(total) else None
 
 
-def _operand(contract: Contract, text: str, config: DraftConfig) -> int | None:
+_SIGNS: dict[str, Callable[[Any, Any], Any]] = {
+    "*": operator.mul,
+    "//": operator.floordiv,
+    "+": operator.add,
+    "-": operator.sub,
+}
+
+
+def _operand(contract: Contract, text: str, config: DraftConfig) -> float | None:
+    if text.startswith(FLOAT):
+        value = raw(config, text.removeprefix(FLOAT))
+        return float(value) if isinstance(value, float) or is_integer(value) else None
     return int(text) if text.isdigit() else integer(contract, text, config)
 
 

@@ -125,11 +125,10 @@ def switched(contract: Contract) -> dict[str, set[str]]:
 
 
 def _spelled(contract: Contract, name: str) -> set[str]:
-    for placeholder, (text, *_) in contract.expand.items():
+    for placeholder, copied in contract.expand.items():
         if "{" + placeholder + "}" in name:
-            return {
-                name.replace("{" + placeholder + "}", text.replace("{n}", str(number))) for number in range(_COPIES)
-            }
+            texts = (copied.text.replace("{n}", str(number)) for number in range(_COPIES))
+            return {name.replace("{" + placeholder + "}", text) for text in texts}
     return {name}
 
 

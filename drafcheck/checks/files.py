@@ -40,7 +40,7 @@ def _is_config(hit: Hit, s: Subject) -> bool:
 def is_complete(s: Subject) -> bool:
     """Whether the load plan is complete all the same: nothing that the engine needs is lost."""
     plan = s.load
-    return plan is not None and not (plan.refused or plan.unwritten or plan.partial)
+    return plan is not None and not (plan.refused or plan.has_gaps)
 
 
 @rule("DC001", "no-checkpoint", Severity.ERROR)

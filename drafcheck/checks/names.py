@@ -180,7 +180,7 @@ def _severity_of_drop(tensors: list[Tensor], wanted: Wanted | None, plan: LoadPl
     parts = load_toml("dialects.toml").get("trained", {}).get("parts", [])
     text = "\n".join(t.name for t in tensors)
     trained = any(part in text for part in parts)
-    return Severity.ERROR if wanted or trained or plan.unwritten or plan.partial else Severity.WARNING
+    return Severity.ERROR if wanted or trained or plan.has_gaps else Severity.WARNING
 
 
 def _rename_help(s: Subject, name: str, wanted: Wanted | None) -> str:

@@ -40,7 +40,8 @@ def quantization(s: Subject) -> Iterator[Hit]:
         return  # the config says so
     yield from _layers(s, plan.layers)
     told = {layer.name for layer in plan.layers}
-    stored = [w.tensor for w in plan.writes if w.tensor.dtype not in FLOATS and _layer_of(w.parameter) not in told]
+    plain = (w for w in plan.writes if w.tensor.dtype not in FLOATS and not plan.parameters[w.parameter].whole)
+    stored = [w.tensor for w in plain if _layer_of(w.parameter) not in told]
     parts = [t for t in plan.nameless if is_quantised_part(t.name)] if not told else []
     if stored or parts:
         first = f"`{stored[0].name}` is stored as {stored[0].dtype}" if stored else f"`{parts[0].name}` is a part"

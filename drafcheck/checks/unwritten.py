@@ -126,9 +126,12 @@ def partial_parameter(s: Subject) -> Iterator[Hit]:
     Export the drafter again with the missing projections.
     """
     plan, _ = plans(s)
-    for partial in plan.partial if plan.refused is None or plan.wants else []:
+    missed = [p._replace(missing=shards) for p in plan.partial if (shards := plan.lacking(p))]
+    for partial in missed if plan.refused is None or plan.wants else []:
         parts = _parts(partial, plan)
-        stays = f"{100 * partial.fraction:.1f} % of its rows stay uninitialised"
+        stays = (
+            f"{100 * plan.parameters[partial.parameter].share(partial.missing):.1f} % of its rows stay uninitialised"
+        )
         outcome = f"{s.engine} stops ({plan.refused.error})" if plan.refused is not None else stays
         yield Hit(
             f"`{partial.parameter}` gets no {parts}: {outcome}",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from drafcheck.lookup import MISSING, in_question, raw, settled_for
 from drafcheck.plan.fit import Fit, fit, join
-from drafcheck.plan.model import Drop, LoadPlan, Parameter, Partial, Refusal, Write
+from drafcheck.plan.model import Drop, LoadPlan, Partial, Refusal, Write
 from drafcheck.plan.names import Route, route, stopped_at_sight
 from drafcheck.plan.parameters import build_parameters, refused_config, written_out
 from drafcheck.source import SourceError
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from drafcheck.config import DraftConfig
-    from drafcheck.contract import Contract
+    from drafcheck.contract import Contract, Table
     from drafcheck.plan.files import Selection
 
 
@@ -270,14 +270,37 @@ class _State:
             if self.plan.refused is None and not any(name.startswith(begin) for name in self.written):
                 self.plan.refused = Refusal("load", error, "missing")
         for entry in self.contract.required:
-            every = bool(entry.get("every"))
+            if self.plan.refused is None and in_question(self.contract, entry, self.config):
+                self.plan.refused = self._insists(entry)
+
+    def _insists(self, entry: Table) -> Refusal | None:
+        """What the loader says once everything is read, where something is missing or one too many."""
+        every = bool(entry.get("every"))
+        if "under" in entry or "having" in entry:
+            missing = [name for name in self.plan.unwritten if is_meant(entry, name)]
+        else:
             bare = list(self.plan.unwritten) if entry.get("unwritten_only") else self._bare()
             if loads := entry.get("loads"):
                 bare = [name for name in bare if self.plan.parameters[name].load in loads]
             missing = bare if every else [n for n in entry["parameters"] if n in self.plan.unwritten]
-            if missing and self.plan.refused is None and in_question(self.contract, entry, self.config):
-                error = entry["error"].replace("{missing}", str(sorted(missing))).replace("{first}", missing[0])
-                self.plan.refused = Refusal("load", error, "unfilled" if every else "missing", parameter=missing[0])
+        if missing:
+            error = entry["error"].replace("{missing}", str(sorted(missing))).replace("{first}", missing[0])
+            return Refusal("load", error, "unfilled" if every else "missing", parameter=missing[0])
+        stray = self._stray_one(entry) if "stray" in entry else None
+        if stray is None:
+            return None
+        refusal = Refusal("load", entry["stray"].replace("{first}", stray.name), "name", stray, stray.name)
+        self.plan.lost.append(refusal)
+        return refusal
+
+    def _stray_one(self, entry: Table) -> Tensor | None:
+        """The first tensor of a part of the class that is counted, and has no place there."""
+        strip = self.contract.names.get("strip", [])
+        for tensor in (drop.tensor for drop in self.plan.dropped):
+            bare = next((tensor.name[len(p) :] for p in strip if tensor.name.startswith(p)), tensor.name)
+            if is_meant(entry, bare):
+                return tensor
+        return None
 
     def _bare(self) -> list[str]:
         """Every parameter that something of the file was to fill and nothing does, or not all of it."""
@@ -295,7 +318,7 @@ class _State:
                 if name not in self.plan.fills_from_target:
                     self.plan.unwritten.append(name)
             elif missing := [s for s in parameter.shards if s not in written]:
-                self.plan.partial.append(Partial(name, tuple(missing), _share(parameter, missing)))
+                self.plan.partial.append(Partial(name, tuple(missing), parameter.share(missing)))
 
 
 def _no_vector(contract: Contract, tensor: Tensor) -> Refusal | None:
@@ -311,7 +334,6 @@ def _no_vector(contract: Contract, tensor: Tensor) -> Refusal | None:
     return Refusal("load", error, "shape", tensor)
 
 
-def _share(parameter: Parameter, missing: list[str]) -> float:
-    """The part of a fused parameter that stays unwritten."""
-    total = sum(parameter.shards.values())  # below zero where no size is known, each of them being -1
-    return sum(parameter.shards[s] for s in missing) / total if total else 0.0
+def is_meant(entry: Table, name: str) -> bool:
+    """Whether an entry of ``[[required]]`` speaks of this name, by its beginning or by a part of it."""
+    return name.startswith(tuple(entry.get("under", ()))) or any(part in name for part in entry.get("having", ()))

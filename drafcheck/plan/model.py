@@ -33,6 +33,13 @@ class Parameter(NamedTuple):
     shard_formulas: Mapping[str, str] = MappingProxyType({})
     spare: bool = False  # built, but the forward pass never uses it
     says: str = ""
+    spare_shards: tuple[str, ...] = ()  # shards of a fused parameter that the forward pass never uses
+    whole: bool = False  # holds whole numbers
+
+    def share(self, shards: Sequence[str]) -> float:
+        """The part of a fused parameter that these shards make up."""
+        total = sum(self.shards.values())  # below zero where no size is known, each of them being -1
+        return sum(self.shards[shard] for shard in shards) / total if total else 0.0
 
 
 class Parameters(dict[str, Parameter]):
@@ -149,6 +156,17 @@ class LoadPlan:
     def mapping(self) -> Tensor | None:
         """The tensor read as d2t: of several, the last one."""
         return self.mappings[-1] if self.mappings else None
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether a parameter that the forward pass uses is unwritten, all of it or a part."""
+        unwritten = any(not self.parameters[name].spare for name in self.unwritten)
+        return unwritten or any(self.lacking(partial) for partial in self.partial)
+
+    def lacking(self, partial: Partial) -> tuple[str, ...]:
+        """The shards of a fused parameter that are missed: never written, and used."""
+        spare = self.parameters[partial.parameter].spare_shards
+        return tuple(shard for shard in partial.missing if shard not in spare)
 
     def writes_to(self, parameter: str) -> list[Write]:
         """The writes that reach ``parameter``, in file order."""

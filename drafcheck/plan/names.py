@@ -183,6 +183,8 @@ def _is_bare(names: Table, name: str) -> bool:
 
 
 def _fused(contract: Contract, name: str) -> tuple[str, str | None]:
+    if any(part in name for part in contract.names.get("unstacked", ())):
+        return name, None
     for part, (fused, shard) in contract.stacked.items():
         if part in name:
             return name.replace(part, fused), shard

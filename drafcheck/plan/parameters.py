@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from drafcheck.config import DraftConfig
-    from drafcheck.contract import Contract, Table
+    from drafcheck.contract import Contract, Copies, Table
 
 MOST_COPIES = 128
 """So many layers of one parameter are written out at most: a config may claim 10**9 of them."""
@@ -54,9 +54,11 @@ def _each(contract: Contract, entry: Table, config: DraftConfig) -> Iterator[Par
     shape = tuple(-1 if size is None else size for size in sizes)
     shards = {shard: -1 if size is None else size for shard, size in rows.items()}
     formulas, spare = dict(entry.get("shards", {})), bool(entry.get("spare"))
-    for name in _names(contract, entry, config):
-        says = entry.get("says", "")
-        yield Parameter(name, shape, formula, entry["initial"], entry["load"], shards, formulas, spare, says)
+    made = Parameter(
+        "", shape, formula, entry["initial"], entry["load"], shards, formulas, spare, entry.get("says", "")
+    )
+    made = made._replace(spare_shards=tuple(entry.get("spare_shards", ())), whole=bool(entry.get("whole")))
+    yield from (made._replace(name=name) for name in _names(contract, entry, config))
 
 
 def _experts(contract: Contract, entry: Table, config: DraftConfig) -> Parameter:
@@ -95,17 +97,29 @@ def written_out(contract: Contract, name: str, config: DraftConfig) -> list[str]
 def _names(contract: Contract, entry: Table, config: DraftConfig) -> list[str]:
     """The names of one entry with its placeholder written out; ``layers`` keeps the first or the later ones."""
     name: str = entry["name"]
-    for placeholder, (text, count, start) in contract.expand.items():
+    for placeholder, copied in contract.expand.items():
         if "{" + placeholder + "}" not in name:
             continue
-        if count is None:
-            return [name.replace("{" + placeholder + "}", text)] if entry.get("layers") != "later" else []
-        number = min(max(contract.value(count, config) or 0, 0), MOST_COPIES)
-        begin = (contract.value(start, config) or 0) if start else 0
+        if copied.number is None:
+            return [name.replace("{" + placeholder + "}", copied.text)] if entry.get("layers") != "later" else []
+        number = min(max(contract.value(copied.number, config) or 0, 0), MOST_COPIES)
+        begin = (contract.value(copied.first, config) or 0) if copied.first else 0
         copies = range(begin, begin + number)
         part = {"first": copies[:1], "later": copies[1:]}.get(entry.get("layers", ""), copies)
-        return [name.replace("{" + placeholder + "}", text.replace("{n}", str(n))) for n in part]
+        numbers = _of_kind(copied, part, config)
+        return [name.replace("{" + placeholder + "}", copied.text.replace("{n}", str(n))) for n in numbers]
     return [name]
+
+
+def _of_kind(copied: Copies, layers: range, config: DraftConfig) -> list[int]:
+    """The layers that are of the kind that is meant: all of them where none is named."""
+    if not copied.kinds:
+        return list(layers)
+    listed = raw(config, copied.kinds)
+    kinds = list(listed) if isinstance(listed, list) else []
+    if kinds and copied.last:
+        kinds[-1] = copied.last
+    return [n for n in layers if n < len(kinds) and kinds[n] == copied.kind]
 
 
 def refused_config(contract: Contract, config: DraftConfig) -> Refusal | None:
