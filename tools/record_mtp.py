@@ -91,17 +91,20 @@ def main() -> None:
     parser.add_argument("answers", type=Path)
     parser.add_argument("corpus", type=Path)
     parser.add_argument("--engine", default="sglang")
+    parser.add_argument("--name", default="mtp", help="of the recording")
     given = parser.parse_args()
     asked = rows(given.answers, given.corpus)
     folder = FOLDER / given.engine
     anew = {family(r) for r in asked}
-    file = folder / "mtp.jsonl.xz"
+    file = folder / f"{given.name}.jsonl.xz"
     before = recorded.rows(file) if file.is_file() else []
     kept = [r for r in before if family(r) not in anew]
     listed = sorted([*kept, *asked], key=lambda r: (r["checkpoint"], Version(r["releases"][0])))
     text = "".join(json.dumps(r, sort_keys=True) + "\n" for r in listed)
     file.write_bytes(lzma.compress(text.encode(), preset=9))
-    pack(given.corpus, {r["checkpoint"] for r in asked}, {r["checkpoint"] for r in kept}, folder / "mtp.tar.xz")
+    pack(
+        given.corpus, {r["checkpoint"] for r in asked}, {r["checkpoint"] for r in kept}, folder / f"{given.name}.tar.xz"
+    )
     print(f"{len(listed)} rows, {sum(len(r['releases']) for r in listed)} answers")
 
 

@@ -1,0 +1,91 @@
+"""The load plan of later releases' draft classes against what SGLang's own classes answered, tensor by tensor.
+
+fixtures/verdicts/sglang/newer.jsonl.xz was recorded by tools/record_mtp.py on the corpus of tools/make_newer_corpus.py.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from make_newer_corpus import FAMILIES, drafts
+from recorded import rows, unpack
+from test_mtp_verdicts import FOLDER, disagreements
+
+from drafcheck import lint
+from drafcheck.runner import Options, inspect_one
+from drafcheck.subject import Subject
+
+ROWS = rows(FOLDER / "newer.jsonl")
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return unpack(FOLDER / "newer.tar.xz", tmp_path_factory.mktemp("newer"))
+
+
+def subject_of(corpus: Path, row: dict[str, Any], release: str) -> Subject:
+    seen = inspect_one(str(corpus / row["checkpoint"]), Options(engine=f"sglang=={release}"))
+    assert seen.subject is not None
+    assert not seen.crashed, seen.crashed
+    return seen.subject
+
+
+def is_described(s: Subject) -> bool:
+    """Whether the contract is about the config: what it does not describe is said to be incomplete."""
+    return s.contract is not None or s.refused is not None
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_row_agrees(corpus: Path, family: str) -> None:
+    wrong: dict[str, list[str]] = defaultdict(list)
+    asked = [row for row in ROWS if row["checkpoint"].startswith(f"{family}-")]
+    described = 0
+    for row in asked:
+        for release in row["releases"]:
+            s = subject_of(corpus, row, release)
+            problems = disagreements(row, s) if is_described(s) else []
+            described += is_described(s)
+            if problems:
+                wrong[row["checkpoint"]].append(f"{release}: {'; '.join(problems)}")
+    assert not wrong, f"{len(wrong)} of {len(asked)}: {json.dumps(wrong, indent=1)[:6000]}"
+    assert described > len(asked) // 2
+
+
+def test_every_checkpoint_was_asked_about() -> None:
+    """The corpus as it would be written is the one of the recording."""
+    assert {name for family in FAMILIES for name, _ in drafts(family)} == {row["checkpoint"] for row in ROWS}
+
+
+FOUND = {
+    "gemma4-no-pre": ("0.5.23", {"DC102"}),
+    "gemma4-short-q": ("0.5.23", {"DC201"}),
+    "gemma4-no-q": ("0.5.13", {"DC102"}),
+    "gemma4-no-gate": ("0.5.23", {"DC103"}),
+    "gemma4-module-prefix": ("0.5.23", {"DC105"}),
+    "gemma4_centroids-no-ordering": ("0.5.23", {"DC102"}),
+    "gemma4_unified-no-pre": ("0.5.13", {"DC102"}),
+}
+"""Broken checkpoints, each with a release that loads or refuses it so, and what it has to be told for."""
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_a_fault_is_found(corpus: Path, name: str) -> None:
+    release, codes = FOUND[name]
+    report = lint(corpus / name, engine=f"sglang=={release}")
+    assert codes <= {finding.rule for finding in report.findings}
+
+
+@pytest.mark.parametrize("name", sorted({row["checkpoint"] for row in ROWS if row["checkpoint"].endswith("-healthy")}))
+def test_a_healthy_one_passes(corpus: Path, name: str) -> None:
+    releases = [
+        release for row in ROWS if row["checkpoint"] == name and row["stage"] == "done" for release in row["releases"]
+    ]
+    assert releases
+    for release in releases:
+        report = lint(corpus / name, engine=f"sglang=={release}")
+        assert not report.findings, (release, report.findings)
+        assert report.checkpoints[0].outcome.value == "clean"
