@@ -379,7 +379,8 @@ def _placeholders(entry: Table) -> Table:
     texts = {
         k: v for k, v in entry.items() if k not in ("versions", "source", "count", "from", "kinds", "kind", "last")
     }
-    return {key: Copies(text, entry.get("count"), *about) for key, text in texts.items()}
+    listed = {key: tuple(text) if isinstance(text, list) else () for key, text in texts.items()}
+    return {key: Copies(text, entry.get("count"), *about, texts=listed[key]) for key, text in texts.items()}
 
 
 class Copies(NamedTuple):
@@ -387,7 +388,7 @@ class Copies(NamedTuple):
     quantity ``first`` where that is said.
 
     With ``kinds`` (a config key that lists the kinds of layers) only those of ``kind``; ``last`` is what the config
-    class makes of the last one.
+    class makes of the last one. ``texts``: it stands for each of these.
     """
 
     text: str
@@ -396,3 +397,4 @@ class Copies(NamedTuple):
     kinds: str = ""
     kind: str = ""
     last: str = ""
+    texts: tuple[str, ...] = ()

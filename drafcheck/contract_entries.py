@@ -43,6 +43,7 @@ LoadKind = Literal[
     "replicated",
     "bias",
     "exact",
+    "copied",
     "joined",
     "experts",
     "experts_row",
@@ -85,6 +86,17 @@ def _in_force(table: dict[str, Any]) -> dict[str, Any]:
 
 Read = Annotated[dict[str, Any], AfterValidator(_is_read)]
 Texts = Annotated[dict[str, Any], AfterValidator(_is_text)]
+
+
+def _is_place(table: dict[str, Any]) -> dict[str, Any]:
+    """``placeholder = "text"``, or a list of the texts that it stands for, one after the other."""
+    for key, value in table.items():
+        if not isinstance(value, str) and not (_is_list(value) and all(isinstance(item, str) for item in value)):
+            raise ValueError(f"{key} should be a string, or a list of strings")
+    return _in_force(table)
+
+
+Places = Annotated[dict[str, Any], AfterValidator(_is_place)]
 
 
 class Flag(Entry):
@@ -333,6 +345,7 @@ class Param(Entry):
     spare_shards: Words = []
     whole: bool = False
     says: Word = ""
+    rows: Word = ""
 
     @model_validator(mode="after")
     def _has_a_shape(self) -> Param:

@@ -17,6 +17,7 @@ from drafcheck.contract_entries import (
     Mapping,
     Names,
     Param,
+    Places,
     Proof,
     Quantised,
     Read,
@@ -91,7 +92,7 @@ class ContractPart(Table):
     required: list[Required] = []
     sharing: list[Sharing] = []
     param: list[Param] = []
-    expand: list[Texts] = []
+    expand: list[Places] = []
     computed: list[Computed] = []
     split: list[Split] = []
     quantised: list[Quantised] = []

@@ -171,7 +171,8 @@ def _stated(contract: Contract, entry: Table, config: DraftConfig) -> bool:
     if "null" in entry or "nothing" in entry:
         return raw(config, entry.get("null") or entry["nothing"]) in (None, None if "null" in entry else MISSING)
     if "text" in entry:
-        return bool(raw(config, entry["text"][0]) == entry["text"][1])
+        value = raw(config, entry["text"][0])
+        return bool((value[0] if isinstance(value, list) and value else value) == entry["text"][1])
     if "falsy" in entry:
         return not raw(config, entry["falsy"])  # MISSING is an object, and so true
     if "is" in entry:

@@ -127,7 +127,7 @@ def switched(contract: Contract) -> dict[str, set[str]]:
 def _spelled(contract: Contract, name: str) -> set[str]:
     for placeholder, copied in contract.expand.items():
         if "{" + placeholder + "}" in name:
-            texts = (copied.text.replace("{n}", str(number)) for number in range(_COPIES))
+            texts = copied.texts or [copied.text.replace("{n}", str(number)) for number in range(_COPIES)]
             return {name.replace("{" + placeholder + "}", text) for text in texts}
     return {name}
 

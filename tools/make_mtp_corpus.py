@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from mtp_families import FAMILIES
-from mtp_heads import LAYERS, Family, Json, bf16
+from mtp_heads import HEADS, LAYERS, Family, Json, bf16
 from mtp_heads_later import STEPS
 from weights import Weights, write_safetensors
 
@@ -142,6 +142,35 @@ SPECIAL: dict[str, Edit] = {
     "no_rope": keys(rope_scaling=None),
     "with_freq": keys(moe_layer_freq=1),
     "second_only": without(f".{STEPS}."),
+    "other_layer": move("{prefix}", f"model.layers.{LAYERS + 1}."),
+    "as_layer": move("{prefix}", f"model.layers.{LAYERS}."),
+    "long_wq_b": grown("indexer.wq_b", 0, 8),
+    "wide_wq_b": grown("indexer.wq_b", 1, 8),
+    "long_wk": grown("indexer.wk", 0, 8),
+    "long_k_norm": grown("indexer.k_norm", 0, 8),
+    "no_indexer": without("indexer"),
+    "long_sink": grown("learnable_sink_param", 0, 1),
+    "one_sink": grown("learnable_sink_param", 0, 1 - HEADS),
+    "no_gate": without("linear_gate"),
+    "long_gate": grown("linear_gate", 0, 8),
+    "wrong_layer_types": keys(layer_types=["full_attention"]),
+    "strange_layer_types": keys(layer_types=["full_attention"] * LAYERS),
+    "indexed": keys(layer_types=["indexed_attention"] * LAYERS),
+    "renamed_two": keys(num_nextn_predict_layers=2, architectures=["HYV4ForCausalLMNextN"]),
+    "two": keys(num_nextn_predict_layers=2),
+    "one_layer": keys(num_hidden_layers=1),
+    "short_gate_down": grown("gate_down_projection", 1, -8),
+    "no_gate_up": without("gate_up_projection"),
+    "no_attention_gate": without("self_attn.gate_proj"),
+    "long_attention_gate": grown("self_attn.gate_proj", 0, 8),
+    "ungated": keys(gated_attention=False),
+    "sparse": keys(nextn_is_sparse=True),
+    "plain_norms": keys(norm_type="LlamaRMSNorm"),
+    "gated_norms": keys(norm_type="GatedNorm"),
+    "centred_norms": keys(norm_type="ZeroCenteredRMSNorm"),
+    "strange_norms": keys(norm_type="LayerNorm"),
+    "pre_norms": keys(layernorm_type="pre"),
+    "null_q_rank": lambda _, c, __: c.update(q_lora_rank=None),
 }
 """Faults of the families that name them."""
 

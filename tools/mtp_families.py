@@ -4,5 +4,6 @@ from __future__ import annotations
 
 import mtp_heads
 import mtp_heads_later
+import mtp_heads_latest
 
-FAMILIES = mtp_heads.FAMILIES | mtp_heads_later.LATER
+FAMILIES = mtp_heads.FAMILIES | mtp_heads_later.LATER | mtp_heads_latest.LATEST

@@ -35,6 +35,8 @@ def fit(contract: Contract, parameter: Parameter, shard: str | None, shape: Shap
     if -1 in wanted or shape == wanted:
         return Fit()
     kind = parameter.load
+    if parameter.rows and shape[:1] != wanted[:1]:
+        return _refuse(contract, parameter.rows, wanted, shape)
     if kind in _KINDS:
         return _KINDS[kind](contract, parameter, wanted, shape)
     if shard is None and parameter.shards and shape:
@@ -95,6 +97,10 @@ def _plain(contract: Contract, parameter: Parameter, wanted: Shape, shape: Shape
 
 def _replicated(contract: Contract, parameter: Parameter, wanted: Shape, shape: Shape) -> Fit:
     return _refuse(contract, parameter.load, wanted, shape or (1,))
+
+
+def _only_copied(contract: Contract, _: Parameter, wanted: Shape, shape: Shape) -> Fit:
+    return _copied(contract, wanted, shape)
 
 
 def _vocab(contract: Contract, _: Parameter, wanted: Shape, shape: Shape) -> Fit:
@@ -193,5 +199,6 @@ _KINDS = {
     "bias": _replicated,
     "plain": _plain,
     "exact": _plain,
+    "copied": _only_copied,
     "vocab": _vocab,
 }

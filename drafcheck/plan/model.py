@@ -20,7 +20,8 @@ class Parameter(NamedTuple):
     loaded: ``ones``, ``zeros``, ``random`` (a layer's own initialisation) or ``empty`` (uninitialised memory).
     ``load`` is how it is loaded: ``plain``, ``vocab``, ``qkv``, ``merged``, ``row``, ``column``, ``replicated``,
     ``experts`` or ``experts_row`` (a shard for each projection of each expert, ``3.gate``), ``exact`` (a check of the
-    loader's own, whose message ``says`` names) or ``joined`` (only once all shards are there).
+    loader's own, whose message ``says`` names), ``copied`` (torch's ``copy_`` alone) or ``joined`` (only once all
+    shards are there). ``rows`` names the message where the number of rows alone is looked at first.
     ``shards`` maps the shard names of a fused parameter to their rows, in order.
     """
 
@@ -35,6 +36,7 @@ class Parameter(NamedTuple):
     says: str = ""
     spare_shards: tuple[str, ...] = ()  # shards of a fused parameter that the forward pass never uses
     whole: bool = False  # holds whole numbers
+    rows: str = ""
 
     def share(self, shards: Sequence[str]) -> float:
         """The part of a fused parameter that these shards make up."""

@@ -58,6 +58,7 @@ def _each(contract: Contract, entry: Table, config: DraftConfig) -> Iterator[Par
         "", shape, formula, entry["initial"], entry["load"], shards, formulas, spare, entry.get("says", "")
     )
     made = made._replace(spare_shards=tuple(entry.get("spare_shards", ())), whole=bool(entry.get("whole")))
+    made = made._replace(rows=entry.get("rows", ""))
     yield from (made._replace(name=name) for name in _names(contract, entry, config))
 
 
@@ -100,6 +101,8 @@ def _names(contract: Contract, entry: Table, config: DraftConfig) -> list[str]:
     for placeholder, copied in contract.expand.items():
         if "{" + placeholder + "}" not in name:
             continue
+        if copied.texts:
+            return [name.replace("{" + placeholder + "}", text) for text in copied.texts]
         if copied.number is None:
             return [name.replace("{" + placeholder + "}", copied.text)] if entry.get("layers") != "later" else []
         number = min(max(contract.value(copied.number, config) or 0, 0), MOST_COPIES)

@@ -1,0 +1,55 @@
+"""The load plan of the latest multi-token-prediction heads against SGLang's own classes, tensor by tensor.
+
+fixtures/verdicts/sglang/latest.jsonl.xz was recorded by tools/record_mtp.py on families of tools/mtp_heads_latest.py.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from recorded import rows, unpack
+from test_mtp_verdicts import FOLDER, disagreements, subject_of
+
+from drafcheck import lint
+
+ROWS = rows(FOLDER / "latest.jsonl")
+FAMILIES = sorted({row["checkpoint"].partition("-")[0] for row in ROWS})
+WITH = {
+    "hunyuan4-no_gate": {"DC102"},
+    "hunyuan4-long_wq_b": {"DC201"},
+}
+"""A checkpoint of each family with a fault, and the errors that it has."""
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return unpack(FOLDER / "latest.tar.xz", tmp_path_factory.mktemp("latest"))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_row_agrees(corpus: Path, family: str) -> None:
+    wrong: dict[str, list[str]] = defaultdict(list)
+    asked = [row for row in ROWS if row["checkpoint"].startswith(f"{family}-")]
+    for row in asked:
+        for release in row["releases"]:
+            problems = disagreements(row, subject_of(corpus, row, release))
+            if problems:
+                wrong[row["checkpoint"]].append(f"{release}: {'; '.join(problems)}")
+    assert not wrong, f"{len(wrong)} of {len(asked)}: {json.dumps(wrong, indent=1)[:6000]}"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("place", [0, -1])
+def test_a_healthy_head_is_clean_in_the_first_release_and_in_the_newest(corpus: Path, family: str, place: int) -> None:
+    release = next(row["releases"] for row in ROWS if row["checkpoint"] == f"{family}-healthy")[place]
+    report = lint(corpus / f"{family}-healthy", engine=f"sglang=={release}", algorithm="EAGLE")
+    assert not report.findings
+
+
+@pytest.mark.parametrize("checkpoint", sorted(WITH))
+def test_a_fault_is_told(corpus: Path, checkpoint: str) -> None:
+    report = lint(corpus / checkpoint, engine="sglang==0.5.23", algorithm="EAGLE")
+    assert {str(finding.rule) for finding in report.findings if finding.severity == "error"} == WITH[checkpoint]
