@@ -380,7 +380,7 @@ def _placeholders(entry: Table) -> Table:
         k: v for k, v in entry.items() if k not in ("versions", "source", "count", "from", "kinds", "kind", "last")
     }
     listed = {key: tuple(text) if isinstance(text, list) else () for key, text in texts.items()}
-    return {key: Copies(text, entry.get("count"), *about, texts=listed[key]) for key, text in texts.items()}
+    return {key: Copies(text, entry.get("count"), *about, listed[key]) for key, text in texts.items()}
 
 
 class Copies(NamedTuple):
