@@ -60,6 +60,26 @@ def keys(**changes: object) -> Edit:
     return edit
 
 
+def of_text(**changes: object) -> Edit:
+    """Change keys of text_config; None takes one out."""
+    return lambda f, c, w: keys(**changes)(f, c["text_config"], w)
+
+
+def renamed(_: Family, config: Json, __: Weights) -> None:
+    """Name the draft's own class."""
+    config["architectures"] = [config["architectures"][0] + "NextN"]
+
+
+def together(*edits: Edit) -> Edit:
+    """Several edits, one after the other."""
+
+    def edit(family: Family, config: Json, weights: Weights) -> None:
+        for each in edits:
+            each(family, config, weights)
+
+    return edit
+
+
 def grown(part: str, axis: int, by: int) -> Edit:
     """Give the tensors of the head with ``part`` in their names more (or fewer) rows or columns."""
 
@@ -149,6 +169,16 @@ SPECIAL: dict[str, Edit] = {
     "long_wk": grown("indexer.wk", 0, 8),
     "long_k_norm": grown("indexer.k_norm", 0, 8),
     "no_indexer": without("indexer"),
+    "with_rope": of_text(qk_rope_head_dim=8),
+    "no_tail": of_text(index_kpool_always_select_tail=None),
+    "no_compress": of_text(index_kpool_compress=False),
+    "no_pool": of_text(index_kpool=1),
+    "no_ape": without("index_kpool_compress_ape"),
+    "short_ape": grown("index_kpool_compress_ape", 0, -1),
+    "long_pool_gate": grown("index_kpool_compress_gate", 0, 8),
+    "two_of_text": of_text(num_nextn_predict_layers=2),
+    "renamed_two_of_text": together(of_text(num_nextn_predict_layers=2), renamed),
+    "gate_in_expert": added("{prefix}mlp.experts.9.gate_proj.weight", 32, 64),
     "long_sink": grown("learnable_sink_param", 0, 1),
     "one_sink": grown("learnable_sink_param", 0, 1 - HEADS),
     "no_gate": without("linear_gate"),

@@ -9,8 +9,11 @@ from mtp_heads import (
     DENSE,
     HEADS,
     HIDDEN,
+    KV_LORA,
     LAYER,
     LAYERS,
+    NOPE,
+    Q_LORA,
     VALUE,
     Family,
     Json,
@@ -27,6 +30,7 @@ from mtp_heads import (
 from mtp_heads_later import INDEX_DIM, INDEX_HEADS, indexer
 from weights import Weights, zeros
 
+POOL = 4  # keys that GLM-5 Next's indexer takes together
 RANK = 16  # of the gates in GigaChat's norms
 FULL = {"layer_types": ["full_attention"] * LAYERS}
 
@@ -89,14 +93,21 @@ def glm5_next_config() -> Json:
     """GLM-5 Next: everything in text_config, latent attention without a rope that looks at chosen keys."""
     text = without_keys(deepseek_config(), "architectures", "rope_scaling")
     text |= {"model_type": "glm5_next_text", "qk_rope_head_dim": 0, **FULL}
-    text |= {"index_topk": 64, "index_n_heads": INDEX_HEADS, "index_head_dim": INDEX_DIM, "index_kpool": 4}
+    text |= {"index_topk": 64, "index_n_heads": INDEX_HEADS, "index_head_dim": INDEX_DIM, "index_kpool": POOL}
+    text |= {"index_kpool_always_select_tail": True, "index_kpool_compress": True}
     outer = {"architectures": ["Glm5NextForConditionalGeneration"], "model_type": "glm5_next"}
     return outer | {"tie_word_embeddings": False, "text_config": text}
 
 
 def glm5_next_weights() -> Weights:
     """The layer after the last one, under the language model's own prefix."""
-    return {n.replace("model.", "model.language_model.", 1): w for n, w in deepseek_weights().items()}
+    attention = f"{LAYER}self_attn"
+    found = deepseek_weights() | indexer(attention)
+    found[f"{attention}.q_b_proj.weight"] = bf16(HEADS * NOPE, Q_LORA)
+    found[f"{attention}.kv_a_proj_with_mqa.weight"] = bf16(KV_LORA, HIDDEN)
+    found[f"{attention}.indexer.index_kpool_compress_ape"] = zeros("F32", POOL, INDEX_DIM)
+    found[f"{attention}.indexer.index_kpool_compress_gate"] = bf16(INDEX_DIM, HIDDEN)
+    return {n.replace("model.", "model.language_model.", 1): w for n, w in found.items()}
 
 
 HUNYUAN4 = (
@@ -108,13 +119,17 @@ GIGACHAT = (
     *("plain_norms", "gated_norms", "centred_norms", "strange_norms", "pre_norms", "two", "one_layer", "null_q_rank"),
 )
 
+GLM5_NEXT = (
+    *("other_layer", "as_layer", "with_rope", "no_tail", "no_compress", "no_pool", "no_ape", "short_ape"),
+    *("long_pool_gate", "long_wq_b", "no_indexer", "two_of_text", "renamed_two_of_text", "gate_in_expert"),
+)
+LANGUAGE = LAYER.replace("model.", "model.language_model.")
+
 LATEST = {
     family.name: family
     for family in (
         Family("hunyuan4", "0.5.20", "model.mtp_layers.0.", hunyuan4_config, hunyuan4_weights, also=HUNYUAN4),
         Family("gigachat", "0.5.21", LAYER, gigachat_config, gigachat_weights, also=GIGACHAT),
-        Family(
-            "glm5_next", "0.5.20", LAYER.replace("model.", "model.language_model."), glm5_next_config, glm5_next_weights
-        ),
+        Family("glm5_next", "0.5.20", LANGUAGE, glm5_next_config, glm5_next_weights, also=GLM5_NEXT),
     )
 }
