@@ -375,12 +375,13 @@ def _is_proven(proof: Table | None, revision: Table) -> bool:
 
 def _placeholders(entry: Table) -> Table:
     """``{"layer": Copies("layers.{n}", "num_layers")}`` of one [[expand]] entry; the count is None for a single one."""
-    about = [entry.get(key, "") for key in ("from", "kinds", "kind", "last")]
+    first, kinds, kind, last = (entry.get(key, "") for key in ("from", "kinds", "kind", "last"))
     texts = {
         k: v for k, v in entry.items() if k not in ("versions", "source", "count", "from", "kinds", "kind", "last")
     }
     listed = {key: tuple(text) if isinstance(text, list) else () for key, text in texts.items()}
-    return {key: Copies(text, entry.get("count"), *about, listed[key]) for key, text in texts.items()}
+    number = entry.get("count")
+    return {key: Copies(text, number, first, kinds, kind, last, listed[key]) for key, text in texts.items()}
 
 
 class Copies(NamedTuple):
