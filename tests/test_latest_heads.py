@@ -20,6 +20,8 @@ FAMILIES = sorted({row["checkpoint"].partition("-")[0] for row in ROWS})
 WITH = {
     "hunyuan4-no_gate": {"DC102"},
     "hunyuan4-long_wq_b": {"DC201"},
+    "glm5_next-no_ape": {"DC102"},
+    "glm5_next-no_tail": {"DC509"},
     "gigachat-no_gate_up": {"DC102"},
     "gigachat-short_gate_down": {"DC201"},
 }
