@@ -20,6 +20,7 @@ State = Literal[
     "no flag",
     "not one",
     "empty",
+    "mixed",
     "not a table",
     "not a list",
     "no list",
@@ -126,7 +127,7 @@ class Refuse(Entry):
     error: Word
     is_: State = Field(default="", alias="is")
     is_not: int = 0
-    not_in: list[str] = []
+    not_in: list[str | int] = []
     below: int = 0
     of: Word = ""
     beyond: Word = ""
@@ -206,6 +207,8 @@ class Names(Entry):
     rename_start: list[Pair] = []
     spelled: list[Pair] = []
     spelled_already: Words = []
+    words: dict[str, Word] = {}
+    relaid: list[Triple] = []
     alias: dict[str, Word] = {}
     mapping: Word = ""
     mapping_word: Word = ""
@@ -308,6 +311,9 @@ class Required(Entry):
     every: bool = False
     unwritten_only: bool = False
     loads: list[LoadKind] = []
+    within: Word = ""
+    runs: bool = False
+    shared_too: bool = False
     error: Word
 
     @model_validator(mode="after")

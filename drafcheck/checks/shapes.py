@@ -344,7 +344,7 @@ def config_value(s: Subject) -> Iterator[Hit]:
     refused = plan.refused
     if refused is None or refused.key is None or refused.cause not in ("config-value", "config-key"):
         return
-    if refused.key == "draft_vocab_size" and refused.cause == "config-key":
+    if refused.key == "draft_vocab_size" and refused.cause == "config-key" and concerned(s, "head"):
         return  # DC302 speaks of that
     value = raw(s.config, refused.key)
     shown = "missing" if value is MISSING else json.dumps(value)[:60]

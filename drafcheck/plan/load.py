@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from drafcheck.config import DraftConfig
     from drafcheck.contract import Contract, Table
     from drafcheck.plan.files import Selection
+    from drafcheck.plan.insisted import Run
 
 
 BIAS_BYTES = 32768
@@ -54,6 +55,10 @@ def plan_load(
         plan.refused = selection.refused
     contract = settled_for(contract, [tensor.name for tensor in plan.seen])
     state = _State(contract, config, plan, contract.flag("tied", config), read, _strays(contract, plan.seen))
+    if (asking := next((entry for entry in contract.required if entry.get("runs")), None)) is not None:
+        from drafcheck.plan.insisted import Run  # for these classes alone
+
+        state.run = Run(asking)
     at_sight = next((t for t in plan.seen if stopped_at_sight(contract.names, t.name) is not None), None)
     if at_sight is not None and plan.refused is None:
         plan.refused = state.refusal(at_sight, route(contract, at_sight.name, plan.parameters), None)
@@ -121,10 +126,13 @@ class _State:
     first: dict[tuple[str, str | None], Tensor] = field(default_factory=dict)
     held: dict[str, dict[str, tuple[Tensor, Route]]] = field(default_factory=dict)
     reached: bool = False  # whether a tensor is the head's own
+    run: Run | None = None  # where modules are loaded anew for each run of names
 
     def take(self, tensor: Tensor) -> None:
         """What the loader does with one tensor."""
         found = route(self.contract, tensor.name, self.plan.parameters)
+        if self.run is not None and found.end != "design":
+            self._refuse_unless_all(self.run.enters(found.parameter or found.looked_for))
         self.reached = self.reached or found.end != "elsewhere"
         if found.end == "elsewhere" and tensor.name.startswith(self.strays):
             found = self._stray(tensor)
@@ -159,7 +167,14 @@ class _State:
     def _fit(self, tensor: Tensor, found: Route) -> Fit | None:
         if not found.parameter:
             return None
-        return fit(self.contract, self.plan.parameters[found.parameter], found.shard, tensor.shape)
+        shape: Fit | tuple[int, ...] = tensor.shape
+        if "relaid" in self.contract.names:
+            from drafcheck.plan.relaid import relaid  # for these classes alone
+
+            shape = relaid(self.contract, self.config, tensor)
+        if isinstance(shape, Fit):
+            return shape
+        return fit(self.contract, self.plan.parameters[found.parameter], found.shard, shape)
 
     def _hold(self, tensor: Tensor, found: Route) -> None:
         """Keep a part until its counterpart comes, then lay them one below the other."""
@@ -221,6 +236,23 @@ class _State:
         self._meet(tensor, (found.parameter, found.shard))
         shards = set(parameter.shards) if found.shard is None else {found.shard}
         self.written.setdefault(found.parameter, set()).update(shards)
+        if self.run is not None:
+            self.run.written.add(found.parameter)
+
+    def _refuse_unless_all(self, entry: Table | None) -> None:
+        """Stop at the end of a run in which not all came that is wanted of one; None: it goes on."""
+        missing = self.run.missing(self.plan) if self.run is not None and entry is not None else []
+        if missing and entry is not None and self.plan.refused is None:
+            self.plan.refused = self._insisted(entry, missing)
+
+    def _insisted(self, entry: Table, missing: list[str]) -> Refusal:
+        """What is said of parameters that are missing; of those that the target would fill it comes to no sharing."""
+        for name in (name for name in missing if name in self.plan.fills_from_target):
+            self.plan.fills_from_target.remove(name)
+            self.plan.unwritten.append(name)
+        first = missing[0].removeprefix(entry.get("within", ""))
+        error = entry["error"].replace("{missing}", str(sorted(missing))).replace("{first}", first)
+        return Refusal("load", error, "unfilled" if entry.get("every") else "missing", parameter=missing[0])
 
     def _meet(self, tensor: Tensor, place: tuple[str, str | None]) -> None:
         """Note a second name for a place that is written already, unless the two tensors are alike."""
@@ -269,7 +301,9 @@ class _State:
         for begin, error in self.contract.names.get("none_of", []):
             if self.plan.refused is None and not any(name.startswith(begin) for name in self.written):
                 self.plan.refused = Refusal("load", error, "missing")
-        for entry in self.contract.required:
+        if self.run is not None:
+            self._refuse_unless_all(self.run.enters(""))
+        for entry in (entry for entry in self.contract.required if not entry.get("runs")):
             if self.plan.refused is None and in_question(self.contract, entry, self.config):
                 self.plan.refused = self._insists(entry)
 
@@ -278,14 +312,17 @@ class _State:
         every = bool(entry.get("every"))
         if "under" in entry or "having" in entry:
             missing = [name for name in self.plan.unwritten if is_meant(entry, name)]
+        elif "within" in entry or entry.get("shared_too"):
+            from drafcheck.plan.insisted import insisted_on  # for these classes alone
+
+            missing = insisted_on(entry, self.plan, self.contract.mapping.get("parameter"))
         else:
             bare = list(self.plan.unwritten) if entry.get("unwritten_only") else self._bare()
             if loads := entry.get("loads"):
                 bare = [name for name in bare if self.plan.parameters[name].load in loads]
             missing = bare if every else [n for n in entry["parameters"] if n in self.plan.unwritten]
         if missing:
-            error = entry["error"].replace("{missing}", str(sorted(missing))).replace("{first}", missing[0])
-            return Refusal("load", error, "unfilled" if every else "missing", parameter=missing[0])
+            return self._insisted(entry, missing)
         stray = self._stray_one(entry) if "stray" in entry else None
         if stray is None:
             return None

@@ -37,6 +37,10 @@ def route(contract: Contract, name: str, parameters: Collection[str]) -> Route:
         if spelled is None:
             return Route("unknown", looked_for=name)
         name = spelled
+    if "words" in contract.names:
+        from drafcheck.plan.spelled import reworded  # for these classes alone
+
+        name = reworded(contract.names["words"], name)
     if contract.names.get("loader") == "mtp":
         from drafcheck.plan.mtp_names import route_layer  # for these classes alone
 

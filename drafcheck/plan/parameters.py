@@ -208,6 +208,7 @@ def _is(value: object, state: str) -> bool:
         "no flag": not isinstance(value, bool),
         "not one": value is True or value != 1,
         "empty": isinstance(value, (list, str)) and not value,
+        "mixed": isinstance(value, list) and any(item != value[0] for item in value),
         "not a table": present and not isinstance(value, dict),
         "a number": present and isinstance(value, (int, float)),
         "no table": value is not MISSING and not isinstance(value, dict),

@@ -1,6 +1,6 @@
 """Names that a loader takes whole: a list of patterns says what each becomes, and a name that fits none is passed over.
 
-The key ``spelled`` of ``[[names]]``. What it means is told in rules/README.md.
+The keys ``spelled`` and ``words`` of ``[[names]]``. What they mean is told in rules/README.md.
 """
 
 from __future__ import annotations
@@ -29,6 +29,21 @@ def respelled(names: Table, name: str) -> str | None:
             parts = iter(found.groups())
             return _PLACES.sub(lambda _, parts=parts: next(parts), new)  # type: ignore[misc]
     return None
+
+
+def reworded(words: dict[str, str], name: str) -> str:
+    """``name`` with what stands for its words, or for two words side by side, wherever they occur in it.
+
+    A word for which something stands in the name already is left.
+    """
+    parts = name.split(".")
+    for word, following in zip(parts, [*parts[1:], ""], strict=True):
+        both = f"{word}.{following}"
+        if both in words:
+            name = name.replace(both, words[both])
+        elif word in words and words[word] not in name:
+            name = name.replace(word, words[word])
+    return name
 
 
 @cache

@@ -1,0 +1,144 @@
+"""The load plan against vLLM's smaller draft classes: EAGLE-1 beside Llama's, Medusa, DFlash's and DSpark's relatives.
+
+The checkpoints are written anew by tools/make_vllm_corpus.py; the answers were recorded by running the engine's own
+classes. A row is left out only for a reason that stands in ``LEFT_OUT``, or because its contract does not describe it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agree_vllm import disagreements, says_nothing
+from make_vllm_corpus import ARCHIVE, FAMILIES, write_corpus
+from record_vllm import RECORDING
+from recorded import rows, unpack
+
+from drafcheck import lint
+from drafcheck.runner import Options, inspect_one
+from drafcheck.subject import Subject
+
+ROWS = rows(RECORDING)
+STEPS = "as many heads are built as the launch asks for tokens, which was three"
+HEADLESS = "a confidence head without any tensor is left out, which a contract cannot say"
+LEFT_OUT = {
+    "medusa-fewer-heads": STEPS,
+    "medusa-more-heads": STEPS,
+    "medusa-no-sizes": STEPS,
+    "lilicorr-block-two": "more tokens were asked for than the block has, which only a launch tells",
+    "gemma4-model-prefix": HEADLESS,
+    "gemma4-module-prefix": HEADLESS,
+    "gemma4-no-confidence": HEADLESS,
+    "gemma4-values-apart": "refused, once everything is loaded",
+}
+HEALTHY = [(name, release) for name, family in FAMILIES.items() for release in {family.since, family.until}]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    room = tmp_path_factory.mktemp("relatives")
+    write_corpus(room)
+    return room
+
+
+def subject_of(folder: Path, row: dict[str, Any]) -> Subject:
+    checkpoint = folder / row["checkpoint"]
+    target = str(checkpoint / "target_config.json")
+    seen = inspect_one(
+        str(checkpoint), Options(engine=f"vllm=={row['version']}", algorithm=row["method"], target=target)
+    )
+    assert seen.subject is not None
+    assert not seen.crashed
+    return seen.subject
+
+
+def found(folder: Path, checkpoint: str, release: str) -> list[str]:
+    """The rules with a finding that is more than a note."""
+    method = FAMILIES[checkpoint.partition("-")[0]].method
+    place = folder / checkpoint
+    report = lint(place, engine=f"vllm=={release}", algorithm=method, target=place / "target_config.json")
+    assert report.checkpoints[0].contract is not None
+    return [finding.rule for finding in report.checkpoints[0].findings if finding.severity != "note"]
+
+
+def test_every_row_agrees(corpus: Path) -> None:
+    wrong: dict[str, list[str]] = defaultdict(list)
+    counted: Counter[str] = Counter()
+    for row in ROWS:
+        reason = LEFT_OUT.get(row["checkpoint"]) or says_nothing(row)
+        s = subject_of(corpus, row) if reason is None else None
+        reason = "not described" if s is not None and s.undescribed else reason
+        counted[reason or "compared"] += 1
+        problems = disagreements(row, s) if s is not None and reason is None else []
+        if problems:
+            wrong[row["checkpoint"]].append(f"{row['version']}: {'; '.join(problems)}")
+    assert not wrong, json.dumps(wrong, indent=1)[:6000]
+    assert counted["compared"] > 0.9 * len(ROWS), counted
+    assert counted["not described"] <= 33, counted
+
+
+def test_no_refusal_goes_unreported(corpus: Path) -> None:
+    for row in (row for row in ROWS if row["version"] in ("0.22.1", "0.33.0") and row["error"] is not None):
+        refused = row["error"]["stage"] in ("speculative_config", "model_init", "load_weights")
+        if refused and row["checkpoint"] not in LEFT_OUT and not subject_of(corpus, row).undescribed:
+            assert found(corpus, row["checkpoint"], row["version"]), row
+
+
+def test_every_checkpoint_was_asked_about(corpus: Path) -> None:
+    assert {folder.name for folder in corpus.iterdir()} == {row["checkpoint"] for row in ROWS}
+
+
+def test_the_archive_holds_the_checkpoints(corpus: Path, tmp_path: Path) -> None:
+    held = unpack(ARCHIVE, tmp_path)
+    files = {path.relative_to(corpus): path.read_bytes() for path in corpus.rglob("*") if path.is_file()}
+    assert {path.relative_to(held): path.read_bytes() for path in held.rglob("*") if path.is_file()} == files
+
+
+@pytest.mark.parametrize(("family", "release"), sorted(HEALTHY))
+def test_a_healthy_draft_is_clean(corpus: Path, family: str, release: str) -> None:
+    assert release in {row["version"] for row in ROWS if row["checkpoint"] == f"{family}-plain"}
+    refused = family == "llama4" and release != "0.11.0" and release < "0.33.0"
+    assert found(corpus, f"{family}-plain", release) == [] or refused
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "release", "rules"),
+    [
+        ("mistral-no-norm", "0.33.0", ["DC102"]),
+        ("mistral-long-wk", "0.22.1", ["DC201"]),
+        ("mistral-module-prefix", "0.22.1", ["DC104", "DC105"]),
+        ("minicpm-no-up", "0.33.0", ["DC103"]),
+        ("minicpm-layers-name", "0.9.2", ["DC104"]),
+        ("minicpm-no-head", "0.16.0", ["DC102", "DC309"]),
+        ("minicpm-no-head", "0.22.1", []),
+        ("llama4-mlp-name", "0.33.0", ["DC104"]),
+        ("llama4-plain", "0.22.1", ["DC102"]),
+        ("llama4-served", "0.22.1", []),
+        ("cohere-no-norm", "0.33.0", ["DC102"]),
+        ("cohere-head", "0.33.0", []),
+        ("medusa-no-block", "0.22.1", ["DC102"]),
+        ("dflash2-no-codebook", "0.33.0", ["DC102"]),
+        ("beam-module-prefix", "0.33.0", ["DC105"]),
+        ("laguna-apart", "0.33.0", ["DC104"]),
+        ("laguna-no-draft-vocab", "0.33.0", ["DC509"]),
+        ("lilicorr-no-slot", "0.33.0", ["DC102"]),
+        ("gemma4-no-pre-norm", "0.33.0", ["DC102"]),
+    ],
+)
+def test_a_fault_has_its_rule(corpus: Path, checkpoint: str, release: str, rules: list[str]) -> None:
+    assert found(corpus, checkpoint, release) == rules
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_a_changed_row_is_noticed(corpus: Path, family: str) -> None:
+    row = next(
+        row for row in ROWS if row["checkpoint"] == f"{family}-plain" and row["version"] == FAMILIES[family].until
+    )
+    s = subject_of(corpus, row)
+    assert not disagreements(row, s)
+    error = {"stage": "load_weights", "type": "KeyError", "message": "'x'"}
+    for change in ({"dropped": ["x"]}, {"unwritten": ["x"]}, {"loaded": row["loaded"][1:]}, {"error": error}):
+        assert disagreements({**row, **change}, s), change

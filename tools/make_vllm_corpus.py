@@ -1,0 +1,336 @@
+"""Write the checkpoints of vLLM's smaller draft classes: fixtures/verdicts/vllm/relatives.tar.xz.
+
+    python tools/make_vllm_corpus.py FOLDER    # the checkpoints, each with its target_config.json
+    python tools/make_vllm_corpus.py --pack
+
+EAGLE-1 for targets other than Llama, Medusa, and the relatives of DFlash and DSpark. Deterministic, no torch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import tarfile
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import vllm_drafts as healthy
+from class_edits import (
+    Edit,
+    added,
+    both,
+    config,
+    dflash_key,
+    dropped,
+    no_dflash_key,
+    prefixed,
+    shaped,
+    swapped,
+    without,
+)
+from class_relatives import DFLASH2, MISTRAL, laguna, with_convolutions
+from drafts import DRAFT_VOCAB, HEAD_DIM, HIDDEN, INTERMEDIATE, VOCAB, Draft
+from weights import zeros
+
+ARCHIVE = Path(__file__).parent.parent / "fixtures" / "verdicts" / "vllm" / "relatives.tar.xz"
+
+
+class Family(NamedTuple):
+    """Drafts of one class: the healthy one, the method, the first release that has the class, and what is broken."""
+
+    make: Callable[[], Draft]
+    method: str
+    since: str
+    edits: dict[str, Edit]
+    until: str = "0.33.0"
+
+
+def layered(layer: str, mlp: str = "mlp", width: int = HIDDEN) -> dict[str, Edit]:
+    """What may be wrong with the first decoder layer, and with the names of all."""
+    attention, feed = f"{layer}.self_attn", f"{layer}.{mlp}"
+    return {
+        "plain": lambda _: None,
+        "model-prefix": prefixed("model."),
+        "no-prefix": lambda draft: draft.rename(lambda name: name.removeprefix("model.")),
+        "module-prefix": prefixed("module."),
+        "no-k": dropped(f"{attention}.k_proj.weight"),
+        "no-o": dropped(f"{attention}.o_proj.weight"),
+        "no-up": dropped(f"{feed}.up_proj.weight"),
+        "no-input-norm": dropped(f"{layer}.input_layernorm.weight"),
+        "long-k": shaped(f"{attention}.k_proj.weight", 2 * HIDDEN, width),
+        "short-k": shaped(f"{attention}.k_proj.weight", HEAD_DIM // 2, width),
+        "wide-q": shaped(f"{attention}.q_proj.weight", HIDDEN, 2 * width),
+        "short-down": shaped(f"{feed}.down_proj.weight", HIDDEN, INTERMEDIATE // 2),
+        "long-norm": shaped(f"{layer}.input_layernorm.weight", 2 * HIDDEN),
+        "bias": added(f"{attention}.q_proj.bias", HIDDEN),
+        "inv-freq": added(f"{attention}.rotary_emb.inv_freq", 4),
+        "renamed": swapped("o_proj", "out_proj"),
+        "no-kv-heads": without("num_key_value_heads"),
+    }
+
+
+def top(prefix: str = "") -> dict[str, Edit]:
+    """What may be wrong beside the layers of an EAGLE-1 draft."""
+    return {
+        "no-fc": dropped(f"{prefix}fc.weight"),
+        "wide-fc": shaped(f"{prefix}fc.weight", HIDDEN, 3 * HIDDEN),
+        "short-fc": shaped(f"{prefix}fc.weight", HIDDEN // 2, 2 * HIDDEN),
+        "fc-bias": added(f"{prefix}fc.bias", HIDDEN),
+        "no-norm": dropped(f"{prefix}norm.weight"),
+        "no-embed": dropped(f"{prefix}embed_tokens.weight"),
+        "no-head": dropped("lm_head.weight"),
+        "neither": dropped(f"{prefix}embed_tokens.weight", "lm_head.weight"),
+        "embed": added(f"{prefix}embed_tokens.weight", VOCAB, HIDDEN),
+        "embed-rows": added(f"{prefix}embed_tokens.weight", VOCAB // 2, HIDDEN),
+        "head": added("lm_head.weight", VOCAB, HIDDEN),
+        "head-rows": added("lm_head.weight", 7, HIDDEN),
+        "tied": config(tie_word_embeddings=True),
+        "tied-no-head": both(config(tie_word_embeddings=True), dropped("lm_head.weight")),
+        "untied": config(tie_word_embeddings=False),
+        "layer-missing": config(num_hidden_layers=2),
+        "extra": added("extra.weight", 3),
+        "extra-in-model": added(f"{prefix}extra.weight", 3),
+        "extra-bias": added(f"{prefix}extra.bias", 3),
+        "extra-last": added(f"{prefix}zextra.weight", 3),
+        "gelu": config(hidden_act="gelu"),
+        "llama": config(model_type="llama"),
+        "bare-class": lambda draft: draft.set(architectures=[draft.config["architectures"][0].removeprefix("Eagle")]),
+    }
+
+
+def medusa_map(draft: Draft) -> None:
+    """A reduced vocabulary."""
+    draft.set(truncated_vocab_size=DRAFT_VOCAB)
+    draft.weights["token_map"] = zeros("I64", DRAFT_VOCAB)
+
+
+MINICPM = {
+    **layered("model.eagle_layers.0"),
+    **top("model."),
+    "layers-name": swapped("eagle_layers", "layers"),
+    "no-input-norm1": dropped("model.input_norm1.weight"),
+    "no-scale": without("scale_emb", "dim_model_base"),
+    "no-depth": without("scale_depth"),
+    "experts": config(num_experts=2, num_experts_per_tok=1),
+}
+LLAMA4 = {
+    **layered("layers.0", "feed_forward"),
+    **top(),
+    "mlp-name": swapped("feed_forward", "mlp"),
+    "no-draft-vocab": without("draft_vocab_size"),
+    "reduced": both(config(draft_vocab_size=DRAFT_VOCAB), shaped("lm_head.weight", DRAFT_VOCAB, HIDDEN)),
+    "no-yoco": without("yoco_global_kv_layer", "yoco_local_kv_layer"),
+    "experts": config(moe_layers=[0], interleave_moe_layer_step=1),
+    "no-moe-layers": without("moe_layers"),
+    "no-mlp-width": without("intermediate_size_mlp"),
+    "served": dropped("lm_head.weight"),
+    "head-missing-norm": dropped("lm_head.weight", "norm.weight"),
+}
+COHERE = {
+    **layered("model.layers.0"),
+    **top("model."),
+    "no-fc-bias": dropped("model.fc.bias"),
+    "post-norm": added("model.layers.0.post_attention_layernorm.weight", HIDDEN),
+    "qk-norm": config(use_qk_norm=True),
+    "head-dim": config(head_dim=16),
+    "rms": config(rms_norm_eps=1e-6),
+    "cohere-1": both(config(model_type="cohere"), without("layer_types")),
+}
+MEDUSA: dict[str, Edit] = {
+    "plain": lambda _: None,
+    "medusa-heads": prefixed("medusa_heads."),
+    "model-prefix": prefixed("model."),
+    "original-names": swapped("blocks.", ""),
+    "no-head": dropped("lm_heads.1.weight"),
+    "no-block": dropped("blocks.2.layers.0.weight"),
+    "bias": added("blocks.0.layers.0.bias", HIDDEN),
+    "bias-wanted": config(medusa_fc_bias=True),
+    "fewer-heads": config(num_heads=2),
+    "more-heads": config(num_heads=4),
+    "two-layers": config(num_hidden_layers=2),
+    "wide": shaped("blocks.0.layers.0.weight", HIDDEN, 2 * HIDDEN),
+    "head-rows": shaped("lm_heads.0.weight", VOCAB // 2, HIDDEN),
+    "original-head": config(original_lm_head=True),
+    "original-head-alone": both(config(original_lm_head=True), dropped("lm_heads.1.weight", "lm_heads.2.weight")),
+    "original-named": both(
+        config(original_lm_head=True),
+        dropped("lm_heads.0.weight", "lm_heads.1.weight", "lm_heads.2.weight"),
+        added("lm_head.weight", VOCAB, HIDDEN),
+    ),
+    "truncated": medusa_map,
+    "truncated-no-map": config(truncated_vocab_size=DRAFT_VOCAB),
+    "map-alone": lambda draft: draft.weights.update({"token_map": zeros("I64", DRAFT_VOCAB)}),
+    "truncated-null": config(truncated_vocab_size=None),
+    "no-vocab": without("vocab_size"),
+    "no-sizes": without("num_heads", "num_hidden_layers"),
+    "other-vocab": config(vocab_size=2 * VOCAB),
+    "extra": added("extra.weight", 3),
+}
+BEAM: dict[str, Edit] = {
+    **{name: edit for name, edit in DFLASH2.items() if name not in ("domino-weights", "embed-and-head", "no-v")},
+    "no-k": dropped("layers.0.self_attn.k_proj.weight"),
+    "no-norm": dropped("norm.weight"),
+    "no-q-norm": dropped("layers.1.self_attn.q_norm.weight"),
+    "embed": added("embed_tokens.weight", VOCAB, HIDDEN),
+    "head": added("lm_head.weight", VOCAB, HIDDEN),
+    "full": config(layer_types=["full_attention"] * 2),
+    "causal": config(is_causal=True),
+    "no-causal": without("is_causal"),
+    "no-softcap": no_dflash_key("final_logit_softcapping"),
+    "bias": added("layers.0.self_attn.q_proj.bias", HIDDEN),
+    "layer-missing": config(num_hidden_layers=3, layer_types=["sliding_attention"] * 3),
+}
+LAGUNA: dict[str, Edit] = {
+    "plain": lambda _: None,
+    "model-prefix": prefixed("model."),
+    "module-prefix": prefixed("module."),
+    "apart": lambda draft: draft.weights.update(laguna().weights),
+    "per-head": config(gating="per-head"),
+    "per-element": config(gating="per-element"),
+    "off": config(gating=False),
+    "no-gate": dropped("layers.0.self_attn.g_proj.weight"),
+    "long-gate": shaped("layers.0.self_attn.g_proj.weight", HIDDEN, HIDDEN),
+    "no-norms": dropped("aux_hidden_norms.0.weight", "aux_hidden_norms.1.weight"),
+    "three-ids": dflash_key(target_layer_ids=[1, 2, 5]),
+    "ids-empty": dflash_key(target_layer_ids=[]),
+    "no-ids": no_dflash_key("target_layer_ids"),
+    "wide-fc": shaped("fc.weight", HIDDEN, 3 * HIDDEN),
+    "no-fc": dropped("fc.weight"),
+    "no-up": dropped("layers.1.mlp.up_proj.weight"),
+    "long-up": shaped("layers.1.mlp.up_proj.weight", 2 * INTERMEDIATE, HIDDEN),
+    "short-qkv": shaped("layers.1.self_attn.qkv_proj.weight", HIDDEN, HIDDEN),
+    "no-draft-vocab": without("draft_vocab_size"),
+    "other-vocab": config(draft_vocab_size=DRAFT_VOCAB),
+    "no-layer-types": without("layer_types"),
+    "mixed": config(layer_types=["full_attention", "sliding_attention"], sliding_window=8),
+    "layer-missing": config(num_hidden_layers=3, layer_types=["full_attention"] * 3, mlp_layer_types=["dense"] * 3),
+    "head": both(added("lm_head.weight", VOCAB, HIDDEN), added("embed_tokens.weight", VOCAB, HIDDEN)),
+    "extra": added("extra.weight", 3),
+    "extra-bias": added("extra.bias", 3),
+    "biases": config(attention_bias=True),
+}
+LILICORR: dict[str, Edit] = {
+    "plain": lambda _: None,
+    "model-prefix": prefixed("model."),
+    "module-prefix": prefixed("module."),
+    "no-head": lambda draft: draft.drop(*(name for name in list(draft.weights) if name.startswith("lilicorr"))),
+    "no-slot": dropped("lilicorr.slot_embedding"),
+    "no-out-head": dropped("lilicorr.out_head.bias"),
+    "no-token-proj": dropped("lilicorr.token_proj.weight", "lilicorr.token_proj.bias"),
+    "same-width": dflash_key(lilicorr_hidden_size=HIDDEN),
+    "width-null": dflash_key(lilicorr_hidden_size=None),
+    "two-layers": dflash_key(lilicorr_num_layers=2),
+    "block-eight": dflash_key(block_size=8),
+    "block-two": dflash_key(block_size=2),
+    "disabled": dflash_key(lilicorr_enabled=False),
+    "top-k-three": dflash_key(lilicorr_candidate_topk=3),
+    "heads-three": dflash_key(lilicorr_num_heads=5),
+    "no-factor": no_dflash_key("lilicorr_factor_dim"),
+    "factor": dflash_key(lilicorr_factor_dim=8),
+    "ratio": dflash_key(lilicorr_mlp_ratio=1.5),
+    "taps-alone": dflash_key(conv_kernel_size=3),
+    "convolutions": with_convolutions,
+    "convolutions-unsaid": both(with_convolutions, no_dflash_key("conv_kernel_size", "conv_group_size")),
+    "no-kernel": both(with_convolutions, dropped("layers.0.mlp_conv.base_kernel")),
+    "extra": added("lilicorr.extra", 3),
+    "extra-beside": added("extra.weight", 3),
+    "no-fc": dropped("fc.weight"),
+    "no-v": dropped("layers.0.self_attn.v_proj.weight"),
+    "embed-and-head": both(added("embed_tokens.weight", VOCAB, HIDDEN), added("lm_head.weight", VOCAB, HIDDEN)),
+    "own-head-said": config(has_own_lm_head=True),
+    "reduced": both(config(draft_vocab_size=DRAFT_VOCAB), added("lm_head.weight", DRAFT_VOCAB, HIDDEN)),
+}
+GEMMA4: dict[str, Edit] = {
+    "plain": lambda _: None,
+    "model-prefix": prefixed("model."),
+    "module-prefix": prefixed("module."),
+    "no-k": dropped("layers.0.self_attn.k_proj.weight"),
+    "no-up": dropped("layers.0.mlp.up_proj.weight"),
+    "no-fc": dropped("fc.weight"),
+    "wide-fc": shaped("fc.weight", HIDDEN, 3 * HIDDEN),
+    "no-embed": dropped("embed_tokens.weight"),
+    "no-head": dropped("lm_head.weight"),
+    "no-scalar": dropped("layers.0.layer_scalar"),
+    "no-markov": dropped("markov_head.markov_w1.weight"),
+    "no-confidence": dropped("confidence_head.proj.weight", "confidence_head.proj.bias"),
+    "confidence-off": config(enable_confidence_head=False),
+    "no-pre-norm": dropped("layers.1.pre_feedforward_layernorm.weight"),
+    "values": added("layers.0.self_attn.v_proj.weight", 16, HIDDEN),
+    "values-apart": config(attention_k_eq_v=False),
+    "long-q": shaped("layers.0.self_attn.q_proj.weight", 2 * HIDDEN, HIDDEN),
+    "wide-k": shaped("layers.0.self_attn.k_proj.weight", 16, 2 * HIDDEN),
+    "extra": added("extra.weight", 3),
+    "no-rank": without("markov_rank"),
+    "no-ids": without("target_layer_ids"),
+    "dspark-ids": both(without("target_layer_ids"), config(dspark_target_layer_ids=[1, 5])),
+    "global-width": config(global_head_dim=16),
+    "layer-missing": config(num_hidden_layers=3, layer_types=["full_attention"] * 3),
+}
+
+FAMILIES: dict[str, Family] = {
+    "mistral": Family(
+        healthy.vllm_mistral,
+        "eagle",
+        "0.22.1",
+        {
+            **MISTRAL,
+            "bare-class": config(architectures=["MistralForCausalLM"]),
+            "extra-first": added("aaa.weight", 3),
+        },
+    ),
+    "minicpm": Family(healthy.minicpm, "eagle", "0.9.2", MINICPM),
+    "llama4": Family(healthy.llama4, "eagle", "0.11.0", LLAMA4),
+    "cohere": Family(healthy.cohere, "eagle", "0.22.1", COHERE),
+    "medusa": Family(healthy.medusa, "medusa", "0.9.2", MEDUSA, "0.22.1"),
+    "dflash2": Family(healthy.vllm_dflash2, "dflash", "0.33.0", DFLASH2),
+    "beam": Family(healthy.vllm_beam, "dflash", "0.33.0", BEAM),
+    "laguna": Family(healthy.vllm_laguna, "dflash", "0.33.0", LAGUNA),
+    "lilicorr": Family(healthy.lilicorr, "dflash", "0.33.0", LILICORR),
+    "gemma4": Family(healthy.gemma4, "dspark", "0.33.0", GEMMA4),
+}
+
+
+def write_corpus(folder: Path, families: list[str] | None = None) -> list[Path]:
+    """Write every checkpoint below ``folder``, each with its target beside it; the checkpoints."""
+    written = []
+    for name, family in FAMILIES.items():
+        for what, edit in family.edits.items() if families is None or name in families else ():
+            draft = family.make()
+            try:
+                edit(draft)
+            except KeyError:
+                continue  # the class has no such tensor or key to begin with
+            place = folder / f"{name}-{what}"
+            draft.write(place)
+            place.joinpath("args.txt").unlink()
+            written.append(place)
+    return written
+
+
+def pack(folder: Path, archive: Path) -> None:
+    """Pack what lies below ``folder``, the same bytes whenever and wherever it is done."""
+    with tarfile.open(archive, "w:xz") as packed:
+        for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+            entry = tarfile.TarInfo(f"relatives/{file.relative_to(folder)}")
+            entry.size = file.stat().st_size
+            packed.addfile(entry, io.BytesIO(file.read_bytes()))
+
+
+def main() -> None:
+    """Write the corpus to the folder given, or pack it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, nargs="?")
+    parser.add_argument("--pack", action="store_true")
+    given = parser.parse_args()
+    if given.folder is not None:
+        print(len(write_corpus(given.folder)), "checkpoints")
+    if given.pack:
+        with tempfile.TemporaryDirectory() as room:
+            write_corpus(Path(room))
+            pack(Path(room), ARCHIVE)
+
+
+if __name__ == "__main__":
+    main()
