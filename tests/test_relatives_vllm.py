@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from agree_vllm import disagreements, says_nothing
+from class_drafts import eagle1
 from make_vllm_corpus import ARCHIVE, FAMILIES, write_corpus
 from record_vllm import RECORDING
 from recorded import rows, unpack
@@ -130,6 +131,20 @@ def test_a_healthy_draft_is_clean(corpus: Path, family: str, release: str) -> No
 )
 def test_a_fault_has_its_rule(corpus: Path, checkpoint: str, release: str, rules: list[str]) -> None:
     assert found(corpus, checkpoint, release) == rules
+
+
+@pytest.mark.parametrize("release", ["0.9.2", "0.33.0"])
+def test_a_llama_draft_wants_the_last_state_alone(tmp_path: Path, release: str) -> None:
+    draft = eagle1("EagleLlamaForCausalLM")
+    draft.drop("fc.bias")
+    draft.write(tmp_path)
+    report = lint(tmp_path, engine=f"vllm=={release}", algorithm="eagle", target=tmp_path / "target_config.json")
+    assert [f.rule for f in report.checkpoints[0].findings if f.severity != "note"] == []
+    draft.shape("fc.weight", 32, 96)
+    draft.write(tmp_path)
+    report = lint(tmp_path, engine=f"vllm=={release}", algorithm="eagle", target=tmp_path / "target_config.json")
+    assert "DC402" not in [f.rule for f in report.checkpoints[0].findings]
+    assert report.checkpoints[0].outcome == "refused"
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))
