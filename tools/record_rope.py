@@ -11,19 +11,16 @@ asked of drafcheck. What is written is recorded data: run this, never edit it.
 from __future__ import annotations
 
 import importlib
-import json
-import os
 import re
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
+import asked
 import recorded
+from asked import Json
 
 OUT = Path(__file__).parent.parent / "fixtures" / "verdicts" / "sglang" / "rope.jsonl"
-Json = dict[str, Any]
 
 BASE: Json = {
     "architectures": ["LlamaForCausalLMEagle3"],
@@ -177,54 +174,6 @@ def one(oracle: Any, wheel: str, folder: str) -> Json:
         return {"error": f"{type(error).__name__}: {str(error)[:160]}", "stage": stage}
 
 
-def worker(oracle_folder: str, wheel: str, configs: str) -> None:
-    """All configs in one process, one after the other; prints one JSON object."""
-    sys.path.insert(0, oracle_folder)
-    oracle = importlib.import_module("oracle")
-    oracle.setup(wheel)
-    import torch
-
-    torch.set_num_threads(1)
-    torch.set_default_dtype(torch.bfloat16)
-    found: dict[str, Json] = {}
-    with tempfile.TemporaryDirectory() as scratch:
-        for number, (name, config) in enumerate(json.loads(Path(configs).read_text()).items()):
-            folder = Path(scratch) / str(number)
-            folder.mkdir()
-            (folder / "config.json").write_text(json.dumps(config))
-            if not found:
-                oracle.init_runtime(str(folder), oracle.ver(wheel)[1])
-            found[name] = one(oracle, wheel, str(folder))
-    print("\n@@JSON@@" + json.dumps(found, default=str), flush=True)
-    os._exit(0)
-
-
-def ask(
-    oracle: Any, oracle_folder: str, wheel: str, asked: dict[str, Json] | None = None, script: Path = Path(__file__)
-) -> dict[str, Json]:
-    """The verdicts of one release on every config; ``script`` is run as a worker."""
-    with tempfile.TemporaryDirectory() as scratch:
-        probe, configs = Path(scratch) / "probe", Path(scratch) / "configs.json"
-        probe.mkdir()
-        (probe / "config.json").write_text(json.dumps({**BASE, **TOP}))
-        learnt = oracle.run(wheel, str(probe))  # finds out which third-party modules must be stood in for
-        configs.write_text(json.dumps(asked or cases()))
-        env = {
-            **os.environ,
-            "PYTHONPATH": str(Path(oracle.TF) / learnt["deps"]),
-            "ORACLE_STUBS": ",".join(learnt["stubs"]),
-            "HF_HUB_OFFLINE": "1",
-            "CUDA_VISIBLE_DEVICES": "",
-            "PYTHONWARNINGS": "ignore",
-        }
-        command = [oracle.PY, str(script.resolve()), "--worker", oracle_folder, wheel, str(configs)]
-        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=1200, check=False)
-        if "@@JSON@@" not in done.stdout:
-            raise SystemExit(f"{wheel}: {done.stderr[-2000:]}")
-        verdicts: dict[str, Json] = json.loads(done.stdout.rpartition("@@JSON@@")[2])
-        return verdicts
-
-
 def numbers(release: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", release))
 
@@ -236,7 +185,9 @@ def main(oracle_folder: str, releases: list[str]) -> None:
     oracle = importlib.import_module("oracle")
     unpacked = {path.name.removeprefix("sglang-"): path for path in (Path(oracle.HOME) / "sglang").glob("sglang-*")}
     for release in releases or sorted(unpacked, key=numbers):
-        verdicts = ask(oracle, folder, str(unpacked[release]))
+        verdicts = asked.ask(
+            oracle, folder, str(unpacked[release]), cases(), script=Path(__file__), healthy={**BASE, **TOP}
+        )
         keep(OUT, release, verdicts)
         print(release, len(verdicts), flush=True)
 
@@ -253,6 +204,6 @@ def keep(out: Path, release: str, verdicts: dict[str, Json]) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] == "--worker":
-        worker(*sys.argv[2:5])
+        asked.work(sys.argv[2:5], one)
     else:
         main(sys.argv[1], sys.argv[2:])

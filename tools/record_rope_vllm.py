@@ -19,7 +19,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from record_rope import BASE, TOP, Json, cases, keep, numbers
+from asked import Json
+from record_rope import BASE, TOP, cases, keep, numbers
 
 OUT = Path(__file__).parent.parent / "fixtures" / "verdicts" / "vllm" / "rope.jsonl"
 TARGET: Json = {**BASE, "architectures": ["LlamaForCausalLM"], "num_hidden_layers": 8, **TOP}
