@@ -370,6 +370,8 @@ class Quantised(Entry):
     after_target: bool = False
     plain: Words = []
     heads: Words = []
+    plain_for: Words = []
+    experts: Words = []
 
 
 class Split(Entry):

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from cases_quantised import compressed
 from mtp_heads import FAMILIES, LAYERS
 from weights import Weights, write_safetensors, zeros
 
@@ -101,6 +102,8 @@ def test_values_of_the_wrong_type_are_findings(tmp_path: Path, value: object) ->
 
 
 FP8 = {"quant_method": "fp8", "weight_block_size": [128, 128]}
+INT4 = compressed("pack-quantized", {"num_bits": 4, "type": "int", "strategy": "group", "symmetric": True}, None)
+PROJECTIONS = ("_proj", "_with_mqa")
 
 
 def packed(weights: Weights, scale: str, packed_as: str = "weight") -> Weights:
@@ -108,7 +111,7 @@ def packed(weights: Weights, scale: str, packed_as: str = "weight") -> Weights:
     found: Weights = {}
     for name, tensor in weights.items():
         stem, _, last = name.rpartition(".")
-        plain = last != "weight" or len(tensor.shape) < 2 or not stem.endswith("_proj") or "eh_proj" in stem
+        plain = last != "weight" or len(tensor.shape) < 2 or not stem.endswith(PROJECTIONS) or "eh_proj" in stem
         if not name.startswith(LAYER) or plain:
             found[name] = tensor
         else:
@@ -116,15 +119,17 @@ def packed(weights: Weights, scale: str, packed_as: str = "weight") -> Weights:
     return found
 
 
-@pytest.mark.parametrize(("scale", "numbers"), [("weight_scale_inv", "weight"), ("weight_scale", "weight_packed")])
-def test_a_quantised_head_is_compared_by_its_names(tmp_path: Path, scale: str, numbers: str) -> None:
+@pytest.mark.parametrize(
+    ("scale", "numbers", "table"), [("weight_scale_inv", "weight", FP8), ("weight_scale", "weight_packed", INT4)]
+)
+def test_a_quantised_head_is_compared_by_its_names(tmp_path: Path, scale: str, numbers: str, table: object) -> None:
     head = FAMILIES["deepseek"]
     whole = packed(head.weights(), scale, numbers)
-    save(tmp_path, {**head.config(), "quantization_config": FP8}, whole)
+    save(tmp_path, {**head.config(), "quantization_config": table}, whole)
     report = drafcheck.lint(tmp_path, engine="sglang==0.5.16")
     assert (codes(report), report.checkpoints[0].outcome.value) == ([], "clean")
     broken = {n: t for n, t in whole.items() if "experts.2." not in n and "o_proj" not in n}
-    save(tmp_path, {**head.config(), "quantization_config": FP8}, broken)
+    save(tmp_path, {**head.config(), "quantization_config": table}, broken)
     found = drafcheck.lint(tmp_path, engine="sglang==0.5.16").findings
     assert [(f.rule, f.confidence) for f in found] == [
         ("DC102", Confidence.LIKELY),
@@ -132,6 +137,44 @@ def test_a_quantised_head_is_compared_by_its_names(tmp_path: Path, scale: str, n
         ("DC103", Confidence.LIKELY),
     ]
     assert "25.0 % of its rows" in found[1].message
+
+
+@pytest.mark.parametrize("family", ["deepseek", "glm4_moe"])
+def test_a_layer_that_was_left_plain_beside_a_quantised_target(tmp_path: Path, family: str) -> None:
+    """The list names it as the checkpoint does, and the engine asks for it by another name."""
+    head = FAMILIES[family]
+    table = {**FP8, "modules_to_not_convert": [f"{LAYER}.self_attn", f"{LAYER}.mlp", f"{LAYER}.eh_proj"]}
+    save(tmp_path, {**head.config(), "quantization_config": table}, head.weights())
+    found = [f for f in drafcheck.lint(tmp_path, engine="sglang==0.5.16").findings if f.rule == "DC507"]
+    assert [f.confidence for f in found] == [Confidence.LIKELY]
+    assert "build them quantised, and the file holds plain tensors for" in found[0].message
+    assert {"model.decoder.self_attn.o_proj", "model.decoder.mlp.experts"} <= set(found[0].about)
+    assert not any("eh_proj" in name or "gate.weight" in name for name in found[0].about)
+
+
+def test_under_modelopts_fp4_the_layer_is_built_plain(tmp_path: Path) -> None:
+    head, table = FAMILIES["deepseek"], {"quant_method": "modelopt", "quant_algo": "NVFP4"}
+    save(tmp_path, {**head.config(), "quantization_config": table}, head.weights())
+    assert codes(drafcheck.lint(tmp_path, engine="sglang==0.5.16")) == []
+    save(tmp_path, {**head.config(), "quantization_config": table}, packed(head.weights(), "weight_scale"))
+    found = [f for f in drafcheck.lint(tmp_path, engine="sglang==0.5.16").findings if f.rule == "DC507"]
+    assert ["are quantised in the file, and plain ones are built" in f.message for f in found] == [True]
+
+
+def test_a_scale_of_one_expert_is_missing(tmp_path: Path) -> None:
+    head = FAMILIES["deepseek"]
+    whole = packed(head.weights(), "weight_scale_inv")
+    lost = next(n for n in whole if "experts.1.up_proj.weight_scale_inv" in n)
+    save(tmp_path, {**head.config(), "quantization_config": FP8}, {n: t for n, t in whole.items() if n != lost})
+    (found,) = [f for f in drafcheck.lint(tmp_path, engine="sglang==0.5.16").findings if f.rule == "DC507"]
+    assert "model.decoder.mlp.experts" in found.message and "lacks their `weight_scale_inv`" in found.message
+
+
+def test_of_a_method_that_is_not_described_nothing_is_said(tmp_path: Path) -> None:
+    head = FAMILIES["deepseek"]
+    save(tmp_path, {**head.config(), "quantization_config": {"quant_method": "bitsandbytes"}}, head.weights())
+    report = drafcheck.lint(tmp_path, engine="sglang==0.5.16")
+    assert (codes(report), report.checkpoints[0].outcome.value) == ([], "clean")
 
 
 def test_a_quantised_upload_that_left_the_layer_out(tmp_path: Path) -> None:

@@ -2,61 +2,107 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+import record_quantised
 import record_rope
+import recorded
+from cases_quantised import PROJECTIONS
+from class_drafts import dflash, dspark, eagle1, mla
 from drafts import Draft
 from weights import Weight
 
 from drafcheck import lint
 from drafcheck.config import DraftConfig
 from drafcheck.contract import contract_for, resolve_engine
+from drafcheck.contract_tables import contract_table
 from drafcheck.finding import Confidence
 from drafcheck.jsonpos import Document
+from drafcheck.lookup import settled
+from drafcheck.plan.model import Layer
 from drafcheck.plan.parameters import build_parameters
-from drafcheck.plan.quantised import may_mean, quantised, scheme_of
+from drafcheck.plan.quantised import Scheme, may_mean, quantised, scheme_of
+from drafcheck.plan.quantised_heads import of_parameters
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
-ROWS = [json.loads(line) for line in (FIXTURES / "verdicts" / "sglang" / "quantised.jsonl").read_text().splitlines()]
+ROWS = recorded.rows(FIXTURES / "verdicts" / "sglang" / "quantised.jsonl")
 BUILT = [row for row in ROWS if "layers" in row]
+SCALES_OF_CACHE = ("attn_mha", "attn_mqa")
+"""Scales for the KV cache, which no layer of weights has."""
 
 
 def config_of(table: Any, **keys: Any) -> DraftConfig:
     return DraftConfig(Document("config.json", {**record_rope.BASE, **keys, "quantization_config": table}))
 
 
-@pytest.mark.parametrize("row", BUILT, ids=lambda row: f"{row['release']} {row['case']}")
+def told_of(row: dict[str, Any]) -> list[Layer]:
+    """What drafcheck says of the layers of a class, as if the file held each of them plain."""
+    config = DraftConfig(
+        Document("config.json", {**record_quantised.CLASSES[row["class"]], "quantization_config": row["config"]})
+    )
+    book = contract_table("sglang", row["class"])
+    contract = contract_for(resolve_engine(f"sglang=={row['release']}"), book["architectures"][0])
+    assert contract is not None
+    contract = settled(contract, config)
+    parameters = build_parameters(contract, config)
+    if contract.names.get("loader") == "mtp":
+        return of_parameters(contract, config, parameters)
+    return quantised(contract, config, parameters, [])[1]
+
+
+def is_plain(parts: dict[str, str]) -> bool:
+    """Whether nothing of a layer is stored in fewer bits."""
+    return not any(dtype.startswith(("float8", "int", "uint")) for dtype in parts.values()) and not any(
+        "scale" in part for part in parts
+    )
+
+
+@pytest.mark.parametrize("row", BUILT, ids=lambda row: f"{row['release']} {row['class']} {row['case']}")
 def test_as_built(row: dict[str, Any]) -> None:
     """What nobody finds in the list is built of the parts told, and what everybody finds is plain."""
-    engine = resolve_engine(f"sglang=={row['release']}")
-    contract = contract_for(engine, "LlamaForCausalLMEagle3")
-    config = config_of(row["config"])
+    scheme = scheme_named(row)
+    layers = {layer.name: layer for layer in told_of(row)}
+    assert layers or is_unread(row)
+    for name, built in row["layers"].items():
+        if name.endswith(SCALES_OF_CACHE) or (name == "lm_head" and name not in layers):
+            continue  # the head of such a class is the target's
+        if name not in layers or layers[name].state == "left":
+            assert is_plain(built), name
+        elif layers[name].state == "built":
+            parts = {part.removeprefix("w13_").removeprefix("w2_") for part in built}
+            assert parts - scheme.spare - {"bias"} >= set(scheme.parts) - scheme.spare, name
+            assert not is_plain(built), name
+    assert set(layers) <= set(row["layers"])
+
+
+def is_unread(row: dict[str, Any]) -> bool:
+    """Whether the release builds the class without a look at its quantization_config."""
+    contract = contract_for(
+        resolve_engine(f"sglang=={row['release']}"), contract_table("sglang", row["class"])["architectures"][0]
+    )
+    return contract is not None and contract.quantised.get("of") == "nobody"
+
+
+def scheme_named(row: dict[str, Any]) -> Scheme:
+    """The scheme that the row's table is read by."""
+    contract = contract_for(resolve_engine(f"sglang=={row['release']}"), "LlamaForCausalLMEagle3")
     assert contract is not None
-    scheme = scheme_of(contract, config)
+    scheme = scheme_of(contract, config_of(row["config"]))
     assert scheme is not None
-    _, layers = quantised(contract, config, build_parameters(contract, config), [])
-    assert {layer.name for layer in layers} == set(row["layers"])
-    for layer in layers:
-        parts = set(row["layers"][layer.name]) - scheme.spare
-        if layer.state == "built":
-            assert parts == set(scheme.parts) - scheme.spare
-        if layer.state == "left":
-            assert parts == {"weight"}
+    return scheme
 
 
 def test_the_states_say_something() -> None:
-    """Most layers are told for certain, and both ways occur."""
-    seen = []
+    """Most layers of each class are told for certain, and both ways occur."""
+    seen: dict[str, list[str]] = {}
     for row in BUILT:
-        contract = contract_for(resolve_engine(f"sglang=={row['release']}"), "LlamaForCausalLMEagle3")
-        assert contract is not None
-        config = config_of(row["config"])
-        seen += [layer.state for layer in quantised(contract, config, build_parameters(contract, config), [])[1]]
-    assert seen.count("built") > len(seen) / 2
-    assert seen.count("left") > len(BUILT)
+        seen.setdefault(row["class"], []).extend(layer.state for layer in told_of(row))
+    assert set(seen) == set(record_quantised.CLASSES)
+    for contract, states in seen.items():
+        assert states.count("built") > 0.45 * len(states), contract
+        assert "left" in states, contract
 
 
 @pytest.mark.parametrize(
@@ -105,6 +151,61 @@ def test_what_is_not_described_is_said(tmp_path: Path, table: Any) -> None:
     assert report.outcome == "incomplete"
     assert all("quantization_config (" in why for why in whys)
     assert whys
+
+
+OTHERS = {
+    "eagle-1": (eagle1, "0.5.9"),
+    "mla": (mla, "0.5.17"),
+    "dflash": (dflash, "0.5.17"),
+    "dspark": (dspark, "0.5.17"),
+}
+BLOCKS = {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}
+LATENT = ("q_a_proj", "kv_a_proj_with_mqa", "q_b_proj", "kv_b_proj", "fc")
+
+
+def stored(draft: Draft, *more: str) -> Draft:
+    """The draft as an exporter of fp8 in blocks writes it; ``more``: layers beside the usual projections."""
+    for name in [n for n in draft.weights if n.endswith(tuple(f"{p}.weight" for p in (*PROJECTIONS, *more)))]:
+        draft.weights[name] = Weight("F8_E4M3", draft.weights[name].shape)
+        draft.weights[f"{name}_scale_inv"] = Weight("F32", (1, 1))
+    draft.set(quantization_config=BLOCKS)
+    return draft
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_the_layers_of_other_classes(tmp_path: Path, kind: str) -> None:
+    make, release = OTHERS[kind]
+    draft = stored(make(), *(LATENT if kind == "mla" else ()))
+    draft.write(tmp_path / "packed")
+    report = lint(tmp_path / "packed", engine=f"sglang=={release}").checkpoints[0]
+    assert [f.rule for f in report.findings if f.severity.value == "error"] == []
+    assert report.outcome in ("clean", "degraded")
+    draft = make()
+    draft.set(quantization_config=BLOCKS)
+    draft.write(tmp_path / "plain")
+    (found,) = [f for f in lint(tmp_path / "plain", engine=f"sglang=={release}").findings if f.rule == "DC507"]
+    assert found.confidence is Confidence.CERTAIN
+    assert "has sglang" in found.message and "build them quantised, and the file holds plain tensors" in found.message
+    assert any("down_proj" in name for name in found.about)
+    assert any(name.endswith("fc") for name in found.about) == (kind == "mla")
+
+
+def test_a_projection_of_the_states_that_is_plain_in_one_release(tmp_path: Path) -> None:
+    """fc of an MLA draft is one of the engine's layers since 0.5.15."""
+    stored(mla(), *LATENT).write(tmp_path)
+    for release, about in (("0.5.12", [("model.fc",)]), ("0.5.15", [])):
+        found = [f for f in lint(tmp_path, engine=f"sglang=={release}").findings if f.rule == "DC507"]
+        assert [f.about for f in found] == about
+
+
+def test_a_release_that_does_not_look_at_it(tmp_path: Path) -> None:
+    """DFlash before 0.5.15: the layers are plain whatever the config says."""
+    draft = dflash()
+    draft.set(quantization_config=BLOCKS)
+    draft.write(tmp_path / "plain")
+    assert "DC507" not in [f.rule for f in lint(tmp_path / "plain", engine="sglang==0.5.13").findings]
+    stored(dflash()).write(tmp_path / "packed")
+    assert "DC507" in [f.rule for f in lint(tmp_path / "packed", engine="sglang==0.5.13").findings]
 
 
 def test_the_method_is_named(tmp_path: Path) -> None:

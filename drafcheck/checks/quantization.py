@@ -29,16 +29,18 @@ def quantization(s: Subject) -> Iterator[Hit]:
 
     ## Why is this bad?
     The numbers are cast one by one and their scales are dropped or left unwritten without a word: the layer computes
-    something else. SGLang asks for the layers of an EAGLE-3 draft by names such as `model.qkv_proj`, which no exporter
-    lists; vLLM counts its layers on from the target's, and up to 0.11 builds the draft by the target's quantisation.
+    something else. SGLang asks for the layers of an EAGLE-3 draft by names such as `model.qkv_proj`, of a DFlash draft
+    by `qkv_proj`, and for a multi-token-prediction layer by `model.decoder`, which no exporter lists: a layer that was
+    left plain beside a quantised target is built quantised. vLLM counts its layers on from the target's, and up to
+    0.11 builds the draft by the target's quantisation.
 
     ## Fix
     Write the `quantization_config` of the exporter into config.json, and quantise all of the decoder layer or nothing.
     """
     plan, contract = plans(s)
-    if contract.names.get("quantised_parts"):
-        return  # the config says so
     yield from _layers(s, plan.layers)
+    if contract.names.get("quantised_parts"):
+        return  # the config says that there are quantised tensors
     told = {layer.name for layer in plan.layers}
     plain = (w for w in plan.writes if w.tensor.dtype not in FLOATS and not plan.parameters[w.parameter].whole)
     stored = [w.tensor for w in plain if _layer_of(w.parameter) not in told]

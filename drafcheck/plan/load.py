@@ -72,7 +72,13 @@ def _quantise(contract: Contract, config: DraftConfig, plan: LoadPlan) -> None:
     """Put the parts of quantised layers in the place of plain ones, where the config speaks of a quantisation."""
     from drafcheck.plan.quantised import declared, quantised
 
-    if contract.quantised and declared(contract, config):
+    if not contract.quantised or not declared(contract, config):
+        return
+    if contract.names.get("loader") == "mtp":
+        from drafcheck.plan.quantised_heads import layers_of  # for these classes alone
+
+        plan.layers = layers_of(contract, config, plan.parameters, plan.seen)
+    else:
         plan.parameters, plan.layers = quantised(contract, config, plan.parameters, plan.seen)
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from drafcheck.contract import Contract, Table
     from drafcheck.tensor import Tensor
 
-LINEAR = ("qkv", "merged", "row", "column", "replicated")
+LINEAR = ("qkv", "merged", "row", "column", "replicated", "joined")
 """How the layers are loaded that a method may quantise, beside those that the contract names."""
 
 FLOATS = ("F64", "F32", "F16", "BF16")
@@ -54,6 +54,8 @@ ALONE = "hf_quant_config.json"
 
 def undescribed(contract: Contract, config: DraftConfig, beside: Collection[str] = ()) -> str | None:
     """Why a quantised draft is not described; None when it is, or when it is not quantised."""
+    if contract.names.get("loader") == "mtp":
+        return None  # compared by names, whatever the method
     if ALONE in beside and not config.data.get(KEY):
         return f"a {ALONE} and no {KEY}"
     table = declared(contract, config)
@@ -85,6 +87,13 @@ def scheme_of(contract: Contract, config: DraftConfig) -> Scheme | None:
     return Scheme(
         _called(table), tuple(entry["parts"]), frozenset(entry.get("spare", [])), names, bool(entry.get("proven"))
     )
+
+
+def built_plain(contract: Contract, config: DraftConfig) -> bool:
+    """Whether the class builds all layers plain under this algorithm: for some it takes only the target to be meant."""
+    table = declared(contract, config)
+    algorithm = table.get("quant_algo") if isinstance(table, dict) else None
+    return isinstance(algorithm, str) and algorithm.lower() in contract.quantised.get("plain_for", [])
 
 
 def _group(table: Table) -> Any:
@@ -183,7 +192,7 @@ def _layer(asked: _Asked, module: str, parameter: Parameter, held: Held) -> Laye
     contract, _, scheme = asked
     numbers, *rest = scheme.parts
     shards = list(parameter.shards) or [""]
-    packed = [shard for shard in shards if _is_packed(held, numbers, rest, shard)]
+    packed = [shard for shard in shards if is_packed(held, numbers, rest, shard)]
     there = [shard for shard in shards if any(shard in of or "" in of for of in held.values())]
     missing = [
         (shard, part)
@@ -191,14 +200,14 @@ def _layer(asked: _Asked, module: str, parameter: Parameter, held: Held) -> Laye
         for shard in packed
         if part not in scheme.spare and shard not in held.get(part, {}) and "" not in held.get(part, {})
     ]
-    state = "either" if module in contract.quantised.get("heads", []) else _asked_for(*asked, module)
-    if module in contract.quantised.get("plain", []):
+    state = "either" if module in contract.quantised.get("heads", []) else asked_for(*asked, module)
+    if module in contract.quantised.get("plain", []) or built_plain(contract, asked.config):
         state = "left"
     plain = [shard for shard in there if shard not in packed]
     return Layer(module, state, bool(packed), tuple(packed), tuple(plain), tuple(missing))
 
 
-def _is_packed(held: Held, numbers: str, rest: list[str], shard: str) -> bool:
+def is_packed(held: Held, numbers: str, rest: list[str], shard: str) -> bool:
     """Whether the file holds a layer, or a shard of it, in the parts of a quantised one."""
 
     def of(part: str) -> str | None:
@@ -211,7 +220,7 @@ def _is_packed(held: Held, numbers: str, rest: list[str], shard: str) -> bool:
     return (stored is not None and stored not in FLOATS) or any(of(part) is not None for part in rest)
 
 
-def _asked_for(contract: Contract, config: DraftConfig, scheme: Scheme, module: str) -> str:
+def asked_for(contract: Contract, config: DraftConfig, scheme: Scheme, module: str) -> str:
     """What the list says of a layer: ``built`` (nobody finds it there), ``left`` (everybody does) or ``either``."""
     asked = _name(contract, config, module)
     if asked is None:
