@@ -1,6 +1,6 @@
 """Heads of other families' checkpoints as vLLM reads them: under the model type that leads it to their classes.
 
-The corpus for SGLang writes some of them under a model type that its transformers knows. All tensors are zeros, as there.
+The corpus for SGLang writes some of them under a model type that its transformers knows. All tensors are zeros.
 """
 
 from __future__ import annotations
