@@ -95,13 +95,24 @@ def test_safetensors_come_sorted_by_name_and_pickles_in_their_order(folder: Path
 
 
 @pytest.mark.parametrize(
-    ("version", "ordered"), [("0.4.5", False), ("0.5.12", False), ("0.5.13", True), ("0.5.23", True)]
+    ("version", "ordered"), [("0.4.5", False), ("0.5.10", False), ("0.5.11", True), ("0.5.23", True)]
 )
 def test_the_order_of_files_is_certain_since(folder: Path, version: str, ordered: bool) -> None:
     write_tensors(folder / "a.safetensors", a=(1,))
     assert select(folder, version).ordered
     write_tensors(folder / "b.safetensors", b=(1,))
+    write_tensors(folder / "c.safetensors", c=(1,))
     assert select(folder, version).ordered is ordered
+
+
+@pytest.mark.parametrize(("version", "ordered"), [("0.5.6", False), ("0.5.7", True), ("0.5.10", True)])
+def test_a_pair_without_an_index_is_sorted_since(folder: Path, version: str, ordered: bool) -> None:
+    """As the loader looks whether it is consolidated.safetensors and model.safetensors."""
+    write_tensors(folder / "a.safetensors", a=(1,))
+    write_tensors(folder / "b.safetensors", b=(1,))
+    assert select(folder, version).ordered is ordered
+    write_index(folder, {"a": "a.safetensors", "b": "b.safetensors"})
+    assert not select(folder, version).ordered
 
 
 @pytest.mark.parametrize("engine", ["sglang==0.5.12", "sglang==0.5.23", "vllm==0.16.0", "vllm==0.33.0"])
@@ -265,8 +276,36 @@ def test_dc007(folder: Path) -> None:
     assert (
         "1 tensor in both a.safetensors and b.safetensors differs, and the one in b.safetensors wins" in finding.message
     )
-    (finding,) = found(folder, "DC007", "0.5.9")
+    (finding,) = found(folder, "DC007", "0.5.6")
     assert "depends on the disk's order" in finding.message
+
+
+def test_dc007_of_pickles(folder: Path) -> None:
+    one = Storage("ByteStorage", "0", 4)
+    for name, values in (("a.bin", bytes(4)), ("b.bin", b"\0\1\2\3")):
+        (folder / name).write_bytes(archive(state({"a": tensor(one, (4,), (1,))}), {"0": values}))
+    (finding,) = found(folder, "DC007")
+    assert "which one wins is chance, as several files are read at once" in finding.message
+    (finding,) = found(folder, "DC007", "0.5.9")
+    assert "which one wins depends on the disk's order" in finding.message
+
+
+def test_numbers_in_names_count_where_the_loader_counts_them(folder: Path) -> None:
+    write_tensors(folder / "m-10.safetensors", a=(1,))
+    write_tensors(folder / "m-2.safetensors", a=(1,))
+    assert names(select(folder)) == ["m-10.safetensors", "m-2.safetensors"]
+    for version in ("0.16.0", "0.33.0"):
+        chosen = select_files(open_checkpoint(folder), resolve_engine(f"vllm=={version}"))
+        assert chosen.ordered and names(chosen) == ["m-2.safetensors", "m-10.safetensors"]
+
+
+@pytest.mark.parametrize(("version", "within"), [("0.4.5", "library"), ("0.4.8.post1", "library"), ("0.4.9", "name")])
+def test_old_releases_leave_the_order_in_a_file_to_the_library(folder: Path, version: str, within: str) -> None:
+    write_tensors(folder / "a.safetensors", b=(1,), a=(1,))
+    chosen = select(folder, version)
+    assert chosen.within == within and chosen.ordered
+    said = chosen.chance(*chosen.tensors)
+    assert said == ("depends on the release of the safetensors library" if within == "library" else None)
 
 
 def test_dc008(folder: Path) -> None:

@@ -255,24 +255,28 @@ def duplicate_tensor(s: Subject) -> Iterator[Hit]:
 
     ## Why is this bad?
     The file that is read last wins without a word. A stray adapter or an older copy beside the weights replaces what
-    was trained; on releases that read files in the order of the folder, which one wins differs from disk to disk.
+    was trained; on releases that read files in the order of the folder, which one wins differs from disk to disk, and
+    where pickles are read by several threads from start to start.
 
     ## Fix
     Move the file that does not belong to the checkpoint out of its folder.
     """
+    selection = s.selection
     for one, other in s.load.collisions if s.load is not None else []:
+        chance = selection.chance(one, other) if selection is not None else None
+        outcome = f"{s.engine} takes the second" if chance is None else f"which one {s.engine} takes {chance}"
         yield Hit(
-            f"`{one.name}` and `{other.name}` are two names for one parameter and differ: {s.engine} takes the second",
+            f"`{one.name}` and `{other.name}` are two names for one parameter and differ: {outcome}",
             tuple(Location(file=t.file, tensor=t.name) for t in (one, other)),
             help="take out the one that does not belong to the drafter",
         )
-    selection = s.selection
     differ = [t for t in selection.twice if t.alike is False] if selection is not None else []
     if selection is None or not differ:
         return
     pairs = sorted({(t.first.file, t.second.file) for t in differ})
     first, second = pairs[0]
-    order = f"the one in {second} wins" if selection.ordered else "which one wins depends on the disk's order"
+    chance = selection.chance(differ[0].first, differ[0].second)
+    order = f"the one in {second} wins" if chance is None else f"which one wins {chance}"
     yield Hit(
         f"{count(len(differ), 'tensor')} in both {first} and {second} {'differs' if len(differ) == 1 else 'differ'}, "
         f"and {order}: "

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,14 @@ if TYPE_CHECKING:
 
 _CHUNK = 8 << 20  # bytes compared at a time
 _REMOTE = 64 << 10  # bytes of a tensor that are compared when they have to be fetched: copies that differ, differ early
+
+
+_KNOWN = ("name", "natural")
+_CHANCE = {
+    "folder": "depends on the disk's order",
+    "chance": "is chance, as several files are read at once",
+    "library": "depends on the release of the safetensors library",
+}
 
 
 @dataclass(slots=True)
@@ -36,9 +45,10 @@ class Selection:
     """The files that the loader reads, in its order, and those that it passes over with the reason.
 
     ``chosen`` are the files that it opens; ``files`` are the same unless it stops (``refused``): then there are none.
-    ``missing`` are the files that the index names and that are not there. ``ordered`` is False when the order of the
-    files is that of the folder on the server's disk, which cannot be known here. ``unwanted`` are weight files of a
-    format that the loader does not come to.
+    ``missing`` are the files that the index names and that are not there. ``order`` says how files are ordered:
+    by ``name``, by name with numbers as numbers (``natural``), as the ``folder`` on the server's disk lists them, or by
+    ``chance``, as several are read at once; ``within`` how tensors in a file are, where that too is not certain.
+    ``unwanted`` are weight files of a format that the loader does not come to.
     """
 
     files: tuple[WeightFile, ...] = ()
@@ -46,7 +56,8 @@ class Selection:
     refused: Refusal | None = None
     chosen: tuple[WeightFile, ...] = ()
     missing: tuple[str, ...] = ()
-    ordered: bool = True
+    order: str = "name"
+    within: str = "name"
     index: Index | None = None
     unwanted: tuple[WeightFile, ...] = ()
     twice: tuple[Twice, ...] = ()
@@ -55,6 +66,15 @@ class Selection:
     def tensors(self) -> tuple[Tensor, ...]:
         """Every tensor that the loader yields, in its order; reads the headers at the first use."""
         return tuple(tensor for file in self.files for tensor in yielded(file))
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the order of the files is known here."""
+        return self.order in _KNOWN or len(self.chosen) < 2
+
+    def chance(self, one: Tensor, other: Tensor) -> str | None:
+        """In a clause, what decides which of two tensors comes last, where that is not known here; None where it is."""
+        return _CHANCE.get(self.within if one.file == other.file else self.order)
 
     @property
     def uses_pickles(self) -> bool:
@@ -98,7 +118,7 @@ class _Selector:
         if index is not None and files[0].is_safetensors:
             refused = self._refusal_by(index, missing)
             files = self._listed(files, index)
-        chosen = tuple(self._without_consolidated(files, index))
+        chosen = tuple(self._sorted(self._without_consolidated(files, index), index))
         refused = refused or self._refusal_of(chosen)
         return Selection(
             files=() if refused else chosen,
@@ -106,16 +126,27 @@ class _Selector:
             refused=refused,
             chosen=chosen,
             missing=missing,
-            ordered=self._order(chosen) == "name" or len(chosen) < 2,
+            order=self._order(chosen, index),
+            within=self._within(chosen),
             index=index,
             unwanted=unwanted,
             twice=tuple(_twice(self._checkpoint, chosen)) if refused is None else (),
         )
 
-    def _order(self, chosen: tuple[WeightFile, ...]) -> str | None:
-        """How the files are ordered: ``name``, or ``folder`` where nothing sorts them; pickles may have their own."""
-        own = None if not chosen or chosen[0].is_safetensors else self._revision.get("pickle_order")
-        return own or self._revision.get("order")
+    def _order(self, files: Sequence[WeightFile], index: Index | None) -> str:
+        """How the files are ordered; pickles may have an order of their own, and a pair that is looked at is sorted."""
+        usual = str(self._revision.get("order", "folder"))
+        if files and not files[0].is_safetensors:
+            return str(self._revision.get("pickle_order", usual))
+        pair = len(files) == 2 and index is None and self._revision.get("skip_consolidated")
+        return "name" if pair and usual == "folder" else usual
+
+    def _within(self, chosen: Sequence[WeightFile]) -> str:
+        """How the tensors of a file are ordered: those of a pickle always as its dict has them."""
+        return str(self._revision.get("within", "name")) if chosen and chosen[0].is_safetensors else "name"
+
+    def _sorted(self, files: list[WeightFile], index: Index | None) -> list[WeightFile]:
+        return sorted(files, key=_natural) if self._order(files, index) == "natural" else files
 
     def _refusal_of(self, chosen: tuple[WeightFile, ...]) -> Refusal | None:
         if not chosen:
@@ -198,6 +229,11 @@ class _Selector:
         for key, value in {"folder": self._checkpoint.given, "index": self._rules.get("index"), **words}.items():
             template = template.replace("{" + key + "}", str(value))
         return template
+
+
+def _natural(file: WeightFile) -> list[int | str]:
+    """The name of a file with the numbers in it as numbers: 2 comes before 10."""
+    return [int(part) if odd % 2 else part for odd, part in enumerate(re.split(r"(\d+)", file.name))]
 
 
 def _twice(checkpoint: Checkpoint, files: tuple[WeightFile, ...]) -> Iterator[Twice]:
