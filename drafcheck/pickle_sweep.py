@@ -14,7 +14,7 @@ from typing import IO
 
 from drafcheck.pickle_listing import Asked, evident, listed
 from drafcheck.pickle_machine import PickleError
-from drafcheck.source import Source, SourceStream
+from drafcheck.source import Memory, Source, SourceStream
 from drafcheck.torch_zip import ZIP, Archive, UnreadableError, opened
 
 MEMBER_LIMIT = 64 << 20
@@ -43,25 +43,6 @@ class Bounded(io.BufferedReader):
     def read(self, size: int | None = -1, /) -> bytes:
         """As a buffered reader does."""
         return super().read(STREAM_LIMIT if size is None or size < 0 else min(size, STREAM_LIMIT))
-
-
-class _Bytes:
-    """Bytes in memory as a Source, for archives in archives."""
-
-    def __init__(self, data: bytes, name: str) -> None:
-        self.data, self.name = data, name
-
-    def size(self) -> int:
-        return len(self.data)
-
-    def read(self, start: int, stop: int) -> bytes:
-        return self.data[max(start, 0) : max(stop, 0)]
-
-    def expect(self, spans: object) -> None:
-        """Nothing: all is there."""
-
-    def close(self) -> None:
-        """Nothing is held open."""
 
 
 def sweep(source: Source) -> list[Asked]:
@@ -146,7 +127,7 @@ class _Sweep:
                     self._data(archive.head(info, MEMBER_LIMIT), name, depth)
 
     def _data(self, data: bytes, member: str, depth: int) -> None:
-        self.file(_Bytes(self._taken(data), member), member, depth + 1)
+        self.file(Memory(self._taken(data), member), member, depth + 1)
 
     def _taken(self, data: bytes) -> bytes:
         self.left -= len(data)

@@ -161,6 +161,29 @@ class LocalFile:
         self._fd, self._size = fd, status.st_size
 
 
+class Memory:
+    """Bytes in memory, such as an archive that lies in another one."""
+
+    def __init__(self, data: bytes, name: str) -> None:
+        """``data`` as a file of that name."""
+        self.name = name
+        self._data = data
+
+    def size(self) -> int:
+        """The length in bytes."""
+        return len(self._data)
+
+    def read(self, start: int, stop: int) -> bytes:
+        """The bytes from ``start`` to ``stop``, as far as they are there."""
+        return self._data[max(start, 0) : max(stop, 0)]
+
+    def expect(self, spans: Iterable[tuple[int, int]]) -> None:
+        """Nothing: all is there."""
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
 class SourceStream(io.RawIOBase):
     """A Source as the seekable stream that zipfile and pickle readers want."""
 

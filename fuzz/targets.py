@@ -23,6 +23,7 @@ from drafcheck.jsonpos import read_document  # noqa: E402
 from drafcheck.launch.read import read_launch  # noqa: E402
 from drafcheck.place import LocalPlace  # noqa: E402
 from drafcheck.settings import read as read_settings  # noqa: E402
+from drafcheck.source import Memory  # noqa: E402
 from drafcheck.tensor import Tensor, Trouble  # noqa: E402
 from drafcheck.tokenizer import Tokenizer, TokenizerError  # noqa: E402
 from drafcheck.torch_pickle import read_pickle  # noqa: E402
@@ -36,28 +37,6 @@ CONTRACTS = ("acme/engine.toml", "acme/acme_class.toml", "acme/loader.toml", "sg
 
 class Wrong(Exception):
     """An invariant does not hold."""
-
-
-class Memory:
-    """Bytes in memory as a Source."""
-
-    def __init__(self, data: bytes, name: str) -> None:
-        """``data`` under a name."""
-        self._data, self.name = data, name
-
-    def size(self) -> int:
-        """The length in bytes."""
-        return len(self._data)
-
-    def read(self, start: int, stop: int) -> bytes:
-        """As a Source does."""
-        return self._data[start:stop]
-
-    def expect(self, spans: object) -> None:
-        """Nothing."""
-
-    def close(self) -> None:
-        """Nothing."""
 
 
 def _folder() -> Path:

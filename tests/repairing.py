@@ -12,8 +12,9 @@ from typing import Any
 from make_fixtures import FIXTURES
 
 from drafcheck.finding import Finding
-from drafcheck.fix.edits import Edit
+from drafcheck.fix.edits import Add, Edit, Replace
 from drafcheck.fix.mend import Mended, mend
+from drafcheck.fix.pieces import Spliced
 from drafcheck.fix.registry import Wishes, load_repairs
 from drafcheck.place import LocalPlace
 from drafcheck.runner import Examination, examine
@@ -50,6 +51,13 @@ def edits_for(seen: Examination, finding: Finding, wishes: Wishes = SAFE) -> lis
     assert seen.subject is not None
     asked = [one for one in known if one.cost is None or wishes.unsafe]
     return [edit for one in asked for edit in one.work(seen.subject, [finding], wishes)]
+
+
+def written(edit: Edit) -> bytes:
+    """All bytes of the tensor that an edit writes."""
+    assert isinstance(edit, (Add, Replace))
+    spliced = Spliced("", edit.content.pieces)
+    return spliced.read(0, spliced.size())
 
 
 def asked(folder: Path | str, code: str, options: Options = SGLANG, wishes: Wishes = SAFE) -> list[Edit]:

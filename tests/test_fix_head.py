@@ -9,13 +9,12 @@ import pytest
 from cases_vocabulary import KEPT
 from drafts import DRAFT_VOCAB, HIDDEN, VOCAB, Draft, dump
 from make_fixtures import FIXTURES
-from repairing import SGLANG, asked, checked, contents, hashed, mended, mended_draft, options_of
+from repairing import SGLANG, asked, checked, contents, hashed, mended, mended_draft, options_of, written
 from variants import VARIANTS, healthy
 from weights import Weight, Weights, mask, offsets, write_safetensors, zeros
 
 from drafcheck.errors import UsageError
-from drafcheck.fix.edits import Add, Edit, Replace, SetKey
-from drafcheck.fix.layout import bytes_of
+from drafcheck.fix.edits import Add, Replace, SetKey
 from drafcheck.fix.pieces import Span
 from drafcheck.fix.registry import Wishes
 from drafcheck.session import Options
@@ -46,11 +45,6 @@ def target(folder: Path, sharded: bool = False, tied: bool = False, prefix: str 
     else:
         write_safetensors(folder / "model.safetensors", {**embedding, **head})
     return Wishes(unsafe=True, target_weights=str(folder))
-
-
-def written(edit: Edit) -> bytes:
-    assert isinstance(edit, (Add, Replace))
-    return bytes_of(edit.content.pieces)
 
 
 def drafted(folder: Path, change: Callable[[Draft], object]) -> Path:

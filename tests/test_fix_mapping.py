@@ -10,12 +10,11 @@ import pytest
 from cases_vocabulary import KEPT
 from drafts import DRAFT_VOCAB, VOCAB, Draft
 from make_fixtures import FIXTURES
-from repairing import SAFE, asked, contents, hashed, mended, mended_draft, options_of
+from repairing import SAFE, asked, contents, hashed, mended, mended_draft, options_of, written
 from test_reference import npy
 from weights import Weight, integers, mask, offsets, write_safetensors
 
 from drafcheck.fix.edits import Add, Edit, Rename, Replace
-from drafcheck.fix.layout import bytes_of
 from drafcheck.fix.registry import Wishes
 from drafcheck.fix.repairs.mapping import ORDERED
 from drafcheck.session import Options
@@ -26,7 +25,7 @@ UNSAFE = Wishes(unsafe=True)
 def values_of(edit: Edit) -> list[int]:
     """The whole numbers, I64 or flags, that an edit writes."""
     assert isinstance(edit, (Add, Replace))
-    data = bytes_of(edit.content.pieces)
+    data = written(edit)
     return list(array("q", data)) if edit.content.dtype == "I64" else list(data)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from drafcheck.errors import UsageError
 from drafcheck.fix.edits import Content
-from drafcheck.fix.pieces import Piece, Spliced, size_of
+from drafcheck.fix.pieces import Spliced, size_of
 from drafcheck.header_json import DTYPE_BITS, METADATA
 
 if TYPE_CHECKING:
@@ -97,9 +97,3 @@ def index_text(files: Mapping[str, Iterable[tuple[str, int]]], old: Mapping[str,
         kept["total_size"] = sum(size for _, _, size in entries)
     table = {**lost, **{name: file for name, file, _ in entries}}
     return json.dumps({**old, "metadata": kept, "weight_map": dict(sorted(table.items()))}, indent=2) + "\n"
-
-
-def bytes_of(pieces: Sequence[Piece]) -> bytes:
-    """All bytes of small contents. Raises SourceError."""
-    spliced = Spliced("", pieces)
-    return spliced.read(0, spliced.size())
