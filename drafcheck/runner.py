@@ -247,6 +247,7 @@ def _examine(path: str, setup: Setup, opened: Callable[[], Checkpoint]) -> Exami
     for rule in setup.chosen.values():
         if rule.code not in (INTERNAL_ERROR, *STALE):
             _run(rule, seen)
+    seen.attempt("telling what can be repaired", lambda: _withdraw(seen))
     if setup.ignores:
         from drafcheck.suppress import hide
 
@@ -254,6 +255,19 @@ def _examine(path: str, setup: Setup, opened: Callable[[], Checkpoint]) -> Exami
     seen.findings.extend(finding_of(setup.rules[INTERNAL_ERROR], hit) for hit in crashes(seen.crashed))
     _sort(seen)
     return seen
+
+
+def _withdraw(seen: Examination) -> None:
+    """Call no finding fixable whose repair would have to write a pickle that can not be written again."""
+    s = seen.subject
+    if (
+        s is not None
+        and any(not f.is_safetensors for f in s.checkpoint.files)
+        and any(f.fixable for f in seen.findings)
+    ):
+        from drafcheck.fix.possible import settled
+
+        seen.findings = list(settled(s, seen.findings))
 
 
 def _sort(seen: Examination) -> None:

@@ -14,10 +14,9 @@ from pickles import number, pickled_tensor, text, write_torch
 from repairing import checked, contents, edits_for, hashed, mended, mended_draft, options_of
 from weights import Weight, read_safetensors, write_safetensors, zeros
 
-from drafcheck.errors import UsageError
 from drafcheck.finding import Finding
 from drafcheck.fix.edits import Convert, DropFile, Edit, Reindex
-from drafcheck.fix.text import repairs
+from drafcheck.fix.text import hindrances, repairs
 from drafcheck.report.style import Style
 from drafcheck.session import Options
 
@@ -234,10 +233,30 @@ def test_a_pickle_of_plain_tensors_is_converted(tmp_path: Path, entry: bytes) ->
     assert edits == [Convert("pytorch_model.bin")] and "does not convert" not in found[0].message
 
 
-def test_another_repair_says_why_it_can_not_rewrite_such_a_pickle(tmp_path: Path) -> None:
+def test_another_repair_is_not_promised_where_it_would_have_to_rewrite_such_a_pickle(tmp_path: Path) -> None:
+    with_entry(tmp_path / "lost", text("x") + SPARSE, broken=True)
+    found = [f for f in checked(tmp_path / "lost", SGLANG).findings if f.rule == "DC105"]
+    assert found and not any(f.fixable for f in found)
+    done = mended_draft(tmp_path / "lost")
+    assert not done.rounds and not done.state.changed and any(f.rule == "DC105" for f in done.last.findings)
+    why = (
+        "pytorch_model.bin would have to become safetensors, and `x` is a sparse tensor, which is not copied as it lies"
+    )
+    assert hindrances(done) == [f"DC105 wrapper-prefix is not repaired: {why}"]
+    with_entry(tmp_path / "kept", b"", broken=True)
+    assert all(f.fixable for f in told(tmp_path / "kept", "DC105")[0])
+    done = mended_draft(tmp_path / "kept")
+    assert "DC105" in {one.finding.rule for one in done.repaired} and not hindrances(done)
+
+
+def test_what_needs_no_such_pickle_is_repaired_all_the_same(tmp_path: Path) -> None:
+    """The config, where the names in the pickle stay as they are."""
     with_entry(tmp_path, text("x") + SPARSE, broken=True)
-    with pytest.raises(UsageError, match=r"pytorch_model\.bin would have to become safetensors, and `x` is a sparse"):
-        mended_draft(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, "torch_dtype": "float16"}))
+    done = mended_draft(tmp_path)
+    assert [one.finding.rule for one in done.repaired] == ["DC508"]
+    assert set(done.state.files) == {"config.json"} and hindrances(done)
 
 
 def test_a_copy_that_holds_more_is_no_copy(tmp_path: Path) -> None:

@@ -153,7 +153,7 @@ def _finish(path: str, place: Place, mended: Mended, watch: Watch, given: FixGiv
     if mended.rounds or _is_copied(mended, given):
         return _delivered(path, place, mended, watch, given)
     if not given["quiet"]:
-        _print([text.nothing(mended), *text.offers(mended, given["unsafe"], given["target_weights"]), ""])
+        _print([text.nothing(mended), *_left_over(mended, given), ""])
     return _closed(mended.last, given)
 
 
@@ -163,7 +163,7 @@ def _shown(path: str, place: Place, mended: Mended, given: FixGiven) -> int:
     from drafcheck.output import write_out
 
     write_out(text.summary(mended) if given["quiet"] else text.diff(mended))
-    _print([*text.costs(mended), *_left(place, mended, given), *_hindered(path, given)])
+    _print([*text.costs(mended), *text.hindrances(mended), *_left(place, mended, given), *_hindered(path, given)])
     return 1
 
 
@@ -178,12 +178,19 @@ def _delivered(path: str, place: Place, mended: Mended, watch: Watch, given: Fix
             _print(text.costs(mended))
         elif mended.rounds:
             write_out(text.repairs(mended, _style(given)))
-            _print([*said, *text.offers(mended, given["unsafe"], given["target_weights"]), ""])
+            _print([*said, *_left_over(mended, given), ""])
         else:
             _print([f"{text.nothing(mended)}: copied as it is", *said, ""])
         return _closed(checked, given)
     except UsageError as error:
         raise UsageError(f"{error}; {goal} is written all the same") from None
+
+
+def _left_over(mended: Mended, given: FixGiven) -> list[str]:
+    """Lines on findings that are not repaired and might be."""
+    from drafcheck.fix import text
+
+    return [*text.hindrances(mended), *text.offers(mended, given["unsafe"], given["target_weights"])]
 
 
 def _print(lines: Iterable[str]) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from drafcheck.errors import UsageError
 from drafcheck.finding import Finding, Severity
 from drafcheck.fix.edits import Edit, Edits, merged
+from drafcheck.fix.possible import why_not
 from drafcheck.fix.registry import Known, Wishes, load_repairs
 from drafcheck.fix.state import State, after
 from drafcheck.report.build import outcome
@@ -47,11 +48,15 @@ class Round:
 
 @dataclass(frozen=True)
 class Mended:
-    """The whole repair; ``last`` is how the checkpoint checks as it would be."""
+    """The whole repair; ``last`` is how the checkpoint checks as it would be.
+
+    ``beyond`` are the findings left whose repair is known and can not be written, each with the reason.
+    """
 
     rounds: tuple[Round, ...]
     last: Examination
     state: State
+    beyond: tuple[tuple[Finding, str], ...] = ()
 
     @property
     def first(self) -> Examination:
@@ -72,23 +77,26 @@ def mend(path: str, setup: Setup, place: Place, wishes: Wishes) -> Mended:
     """What repairs make of the checkpoint in ``place``, called ``path``, for the engine of ``setup``.
 
     Only findings of the rules chosen there are mended, and none that is suppressed; all rules judge the result.
-    Nothing is written. Raises UsageError when repairs contradict each other or can not be made, FailedRepairError when
-    a repaired finding is still there or a new error is.
+    Nothing is written. Raises UsageError when repairs contradict each other or what the user gave can not be used,
+    FailedRepairError when a repaired finding is still there or a new error is.
     """
     chosen = frozenset(setup.chosen)
     setup = replace(setup, chosen=setup.rules)
     state = State(path, place)
     rounds: list[Round] = []
+    beyond: list[tuple[Finding, str]] = []
     seen = _seen(state, setup)
     while len(rounds) < ROUNDS:
-        repaired = tuple(_repairs(seen, chosen, wishes))
+        asked = list(_repairs(seen, chosen, wishes))
+        beyond = [(one.finding, why) for one in asked if (why := _hindrance(seen, one)) is not None]
+        repaired = tuple(one for one in asked if all(one.finding is not finding for finding, _ in beyond))
         edits = merged((one.finding.rule, edit) for one in repaired for edit in one.edits)
         if not edits or seen.subject is None:
             break
         state = after(state, seen.subject.checkpoint, edits)
         rounds.append(Round(seen, repaired, edits))
         seen = _seen(state, setup)
-    mended = Mended(tuple(rounds), seen, state)
+    mended = Mended(tuple(rounds), seen, state, tuple(beyond))
     confirm(mended)
     return mended
 
@@ -149,6 +157,11 @@ def _repairs(seen: Examination, chosen: frozenset[str], wishes: Wishes) -> Itera
                 edits = _edits(one, seen, finding, wishes)
                 if edits:
                     yield Repaired(finding, edits, one.cost)
+
+
+def _hindrance(seen: Examination, one: Repaired) -> str | None:
+    assert seen.subject is not None
+    return why_not(seen.subject, one.finding.rule, one.edits)
 
 
 def _edits(known: Known, seen: Examination, finding: Finding, wishes: Wishes) -> tuple[Edit, ...]:

@@ -40,6 +40,10 @@ if TYPE_CHECKING:
 _METADATA: Mapping[str, str] = MappingProxyType({"format": "pt"})  # what torch's own writer says: loaders ask for it
 
 
+NOTHING_CHANGED = ": nothing was changed"
+"""How an error ends that stops the whole repair."""
+
+
 class MendedPlace:
     """A folder in which some files are others than those that lie there, and some are no more."""
 
@@ -176,7 +180,7 @@ class _Changes:
         for name, uncopied in file.header.uncopied.items():
             if name not in replaced:
                 lost = f"`{name:.200}` {uncopied.why}, which is not copied as it lies"
-                raise UsageError(f"{file.name} would have to become safetensors, and {lost}: nothing was changed")
+                raise UsageError(f"{file.name} would have to become safetensors, and {lost}{NOTHING_CHANGED}")
 
     def _home(self) -> str:
         """The file that takes new tensors: the first of those that change anyway, else the last one."""
@@ -220,7 +224,7 @@ def content_of(file: WeightFile, tensor: Tensor) -> Content:
 def _with_file(state: State, new: Spliced, old: str) -> State:
     """The state with a file, which takes the place of ``old``."""
     if new.name != old and MendedPlace(state.base, state.files, state.removed).holds(new.name):
-        raise UsageError(f"{old} would become {new.name}, and there is one already: nothing was changed")
+        raise UsageError(f"{old} would become {new.name}, and there is one already{NOTHING_CHANGED}")
     state = _without(state, old) if new.name != old else state
     return replace(state, files={**state.files, new.name: new}, removed=state.removed - {new.name})
 

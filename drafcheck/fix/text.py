@@ -172,6 +172,12 @@ def _file(change: FileChange) -> tuple[str, str]:
     )
 
 
+def hindrances(mended: Mended) -> list[str]:
+    """Lines on findings that stay although their repair is known: why it can not be written."""
+    lines = (f"{finding.rule} {finding.name} is not repaired: {why}" for finding, why in mended.beyond)
+    return list(dict.fromkeys(lines))
+
+
 def offers(mended: Mended, unsafe: bool, weights: str | None) -> list[str]:
     """Lines on findings that stay and that ``--unsafe`` has a repair for, and on what such a repair needs."""
     subject, lines = mended.last.subject, dict[str, None]()
