@@ -155,6 +155,22 @@ def test_a_mended_checkpoint_is_read_as_if_it_were_written(tmp_path: Path) -> No
     assert json.loads((tmp_path / "config.json").read_bytes()).get("head_dim")  # nothing was written
 
 
+@pytest.mark.parametrize("stray", ["training_state.pt", "z.safetensors"])
+def test_a_new_tensor_goes_into_a_file_that_the_loader_takes(tmp_path: Path, stray: str) -> None:
+    """Not into what lies beside the weights, be it the last file: that may not even be one of weights."""
+    state = _written(tmp_path)
+    index = {"weight_map": {t.name: "model.safetensors" for t in state.opened().files[0].header.tensors}}
+    if stray.endswith("safetensors"):
+        (tmp_path / stray).write_bytes((tmp_path / "model.safetensors").read_bytes())
+        (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    else:
+        (tmp_path / stray).write_bytes(b"")
+    before = state.opened()
+    assert before.files[-1].name == stray
+    done = after(state, before, merged([("DC301", Add("new", CONTENT, "why"))]))
+    assert {name for name in done.files if not name.endswith(".json")} == {"model.safetensors"} and not done.removed
+
+
 def test_an_index_follows_what_becomes_of_the_tensors(tmp_path: Path) -> None:
     state = _written(tmp_path)
     table = {t.name: "model.safetensors" for t in state.opened().files[0].header.tensors}

@@ -183,12 +183,19 @@ class _Changes:
                 raise UsageError(f"{file.name} would have to become safetensors, and {lost}{NOTHING_CHANGED}")
 
     def _home(self) -> str:
-        """The file that takes new tensors: the first of those that change anyway, else the last one."""
-        kept = [file.name for file in self._checkpoint.files if file.name not in self.dropped]
-        found = next((name for name in self._touched if name in kept), kept[-1] if kept else None)
-        if found is None:
+        """The file that takes new tensors: the first of those that change anyway, else the last that a loader takes."""
+        kept = [file for file in self._checkpoint.files if file.name not in self.dropped]
+        names = {file.name for file in kept}
+        found = next((name for name in self._touched if name in names), None)
+        if found is None and not kept:
             raise UsageError("there is no weight file to add a tensor to")
-        return found
+        return found or max(kept, key=self._fitness).name
+
+    def _fitness(self, file: WeightFile) -> tuple[bool, bool, bool, str]:
+        """How well new tensors are kept in a file: safetensors come before pickles, which may be something else."""
+        index = self._checkpoint.index
+        listed = index is not None and file.name in index.files
+        return file.is_safetensors, listed, not file.header.problems, file.name
 
     def _entries(self, file: WeightFile) -> Iterator[Entry]:
         for tensor in file.header.tensors:
