@@ -59,9 +59,11 @@ def read_inputs(seen: Examination, s: Subject, options: Options) -> None:
         s.reference = seen.attempt("reading the reference", lambda: open_reference(given))
     if options.target_weights is not None:
         from drafcheck.matrix import opened as weights_at
+        from drafcheck.targethead import refuse_foreign
 
         weights = options.target_weights
         s.target_weights = seen.attempt("opening the target's weights", lambda: weights_at(weights, "--target-weights"))
+        seen.attempt("looking at the target's weights", lambda: refuse_foreign(s, str(weights)))
     if s.target is not None:
         target = s.target
         s.target_class = seen.attempt("looking up the target class", lambda: target_class(s.engine, target))

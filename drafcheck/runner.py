@@ -65,6 +65,7 @@ class Examination:
     target: str | None = None
     findings: list[Finding] = field(default_factory=list)
     skipped: list[tuple[str, str]] = field(default_factory=list)
+    unmet: set[str] = field(default_factory=set)  # of those skipped, the rules that an option asked for in vain
     ran: list[str] = field(default_factory=list)  # codes of the rules that ran
     crashed: dict[str, str] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
@@ -372,6 +373,8 @@ def _run(rule: Rule, seen: Examination) -> None:
     missing = next((need for need in rule.needs if not subject.has(need)), None)
     if missing is not None:
         seen.skipped.append((rule.code, _why_skipped(subject, missing)))
+        if missing == "target_head":  # which is asked about only once --target-weights is there
+            seen.unmet.add(rule.code)
         return
     seen.ran.append(rule.code)
     if rule.concerns and not seen.attempt("telling what is concerned", lambda: concerned(subject, rule.concerns)):

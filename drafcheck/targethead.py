@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from drafcheck.errors import UsageError
 from drafcheck.plan.vocabulary import EMBEDDING, HEAD, is_another
 from drafcheck.source import SourceError
 
@@ -38,6 +39,19 @@ def why_no_head(s: Subject) -> str | None:
     if other is None:
         return None
     return f"the target's head: {head.tensor.name:.100} in --target-weights has {rows:,} rows for {other:,} tokens"
+
+
+def refuse_foreign(s: Subject, path: str) -> None:
+    """Raises UsageError for weights named that have nothing to compare with, or that are not those of the target."""
+    head = _found(s)
+    if head is None:
+        raise UsageError(f"--target-weights {path}: no {HEAD} and no {EMBEDDING} there of which rows can be compared")
+    rows, size = head.tensor.shape[0], s.target.vocab_size if s.target is not None else None
+    if size is not None and size > 0 and is_another(rows, size):
+        raise UsageError(
+            f"--target-weights {path}: {head.tensor.name:.100} has {rows:,} rows, and the target {s.target_path} has "
+            f"{size:,} tokens: these are not its weights"
+        )
 
 
 def _found(s: Subject) -> Matrix | None:

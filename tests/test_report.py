@@ -185,7 +185,7 @@ def test_json_is_valid_and_as_promised() -> None:
     assert made["plan"]["loaded"] == [{"tensor": "a", "parameter": "b"}]
     assert made["plan"]["refused"] == {"tensor": None, "error": "stop"}
     assert made["wiring"] == {"captured": True, "layer_outputs": [1, 3, 4], "fc_in": 96, "trained_on": None}
-    assert made["skipped"][0] == {"rule": "DC401", "why": "needs --target"}
+    assert made["skipped"][0] == {"rule": "DC401", "why": "needs --target", "asked": False}
 
 
 @pytest.mark.parametrize("folder", sorted(FIXTURES.glob("D*")), ids=lambda folder: folder.name)

@@ -11,6 +11,8 @@ from drafts import Draft
 from variants import TRAINED, build
 from weights import Weight, integers, mask, offsets, read_safetensors, spread, write_safetensors
 
+from drafcheck import lint
+from drafcheck.cli import run
 from drafcheck.finding import Finding, Severity
 from drafcheck.runner import examine_many
 from drafcheck.session import Options
@@ -60,14 +62,67 @@ def skips(folder: Path, weights: Path) -> list[str]:
     return [why for code, why in seen.skipped if code == "DC805"]
 
 
-def test_a_head_of_other_rows_is_not_the_targets(tmp_path: Path) -> None:
+def test_a_head_of_other_rows_is_not_the_targets() -> None:
     """The draft itself, in place of its target: a healthy draft stays healthy."""
     [why] = skips(TRAINED / "draft", TRAINED / "draft")
     assert why == "needs the target's head: lm_head.weight in --target-weights has 1,024 rows for 2,048 tokens"
     assert skips(TRAINED / "draft", HEAD) == []
+
+
+ARGS = ("--engine", "sglang==0.5.15", "--target-weights")
+
+
+@pytest.mark.parametrize("quiet", [[], ["-q"]])
+@pytest.mark.parametrize("command", ["check", "fix"])
+def test_what_an_option_asked_for_in_vain_is_said_however_little_else(
+    command: str, quiet: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    draft = str(TRAINED / "draft")
+    assert run([command, draft, *ARGS, draft, *quiet]) == 0
+    line = "not done as asked: 1 rule needs the target's head: lm_head.weight in --target-weights has 1,024 rows"
+    out = capsys.readouterr().out
+    assert out.count("the target's head") == 1 and f"\n{line} for 2,048 tokens\n" in f"\n{out}"
+    assert run([command, draft, *ARGS, str(HEAD), *quiet]) == 0
+    assert "not done as asked" not in capsys.readouterr().out
+
+
+def test_a_report_for_programs_says_that_it_was_asked_for() -> None:
+    report = lint(TRAINED / "draft", engine="sglang==0.5.15", target_weights=TRAINED / "draft")
+    assert {s.rule for s in report.checkpoints[0].skipped if s.asked} == {"DC805"}
+    assert not any(s.asked for s in lint(TRAINED / "draft", engine="sglang==0.5.15").checkpoints[0].skipped)
+
+
+def test_weights_of_another_model_than_the_target_are_wrong_usage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two options that contradict each other, and weights that have nothing to compare with."""
+    draft, target = str(TRAINED / "draft"), str(TRAINED / "target")
+    for command in ("check", "fix", "show"):
+        assert run([command, draft, "--target", target, *ARGS, draft]) == 2
+        said = f"lm_head.weight has 1,024 rows, and the target {target} has 2,048 tokens: these are not its weights"
+        assert capsys.readouterr().err == f"error: --target-weights {draft}: {said}\n"
+        assert run([command, draft, "--target", target, *ARGS, str(HEAD)]) == 0
+    capsys.readouterr()
     write_safetensors(tmp_path / "model.safetensors", {"norm.weight": Weight("F32", (1,), bytes(4))})
-    [none] = skips(TRAINED / "draft", tmp_path)
-    assert none == "needs the target's head, and there is no lm_head.weight in --target-weights"
+    assert run([draft, *ARGS, str(tmp_path)]) == 2
+    assert "no lm_head.weight and no embed_tokens.weight there" in capsys.readouterr().err
+
+
+def without_map(tmp_path: Path, variant: str) -> Path:
+    pair = build(variant)
+    del pair.weights["d2t"]
+    return pair.write(tmp_path / variant)
+
+
+def test_advice_does_not_contradict_the_targets_head(tmp_path: Path) -> None:
+    """The order of t2d is that of a healthy head, and not that of one with its rows in another order."""
+    own, other = without_map(tmp_path, "01_healthy"), without_map(tmp_path, "07a_lm_head_permuted")
+    for weights, folder, says in ((HEAD, own, "compute d2t"), (None, other, "compute d2t"), (HEAD, other, "add the")):
+        report = lint(folder, engine="sglang==0.5.15", target_weights=weights)
+        [finding] = [f for f in report.checkpoints[0].findings if f.rule == "DC301"]
+        assert finding.help is not None and finding.help.startswith(says)
+        assert ("are not those of lm_head, by --target-weights" in finding.help) is (says == "add the")
+        assert finding.fixable is (folder == own)
 
 
 @pytest.mark.parametrize(("extra", "fits"), [(64, True), (65, False)])

@@ -187,7 +187,7 @@ def d2t_identity(s: Subject) -> Iterator[Hit]:
     yield Hit(
         f"all {n} values of d2t are zero, {whose(v)} vocabulary has {v.vocab} tokens: the mapping was never filled",
         at(v.d2t_tensor),
-        help=help_without_d2t(v),
+        help=help_without_d2t(s, v),
         confidence=sure(v),
         fixable=_replaced(s),
     )

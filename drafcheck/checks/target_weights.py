@@ -80,8 +80,8 @@ def head_misaligned(s: Subject) -> Iterator[Hit]:
     (`--target-weights`): tokens that are used alike lie near each other in both. Reports when a row seldom has the
     neighbours of the token that this engine's d2t names; and how often other readings of the mapping would be right:
     absolute ids, offsets, the id itself, one off, the reference's. Says nothing about heads that nobody trained, whose
-    rows are all equally far from each other, and is skipped where the weights named are not the target's: their head
-    has other rows than the target has tokens.
+    rows are all equally far from each other. Weights that are not the target's, as their head has other rows than the
+    target has tokens, are wrong usage; where only the draft says how many those are, a line says what was not done.
 
     ## Why is this bad?
     The drafter proposes one token and means another: accept length 2.30 -> 1.01 with permuted rows, 1.08 with the

@@ -10,7 +10,7 @@ from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.lookup import MISSING, raw
 from drafcheck.plan.inverse import INVERTED
 from drafcheck.plan.model import LoadPlan, VocabularyPlan
-from drafcheck.plan.vocabulary import HEAD, is_reduced
+from drafcheck.plan.vocabulary import HEAD, is_reduced, kept_tokens
 from drafcheck.registry import Hit, rule
 from drafcheck.tensor import Tensor
 
@@ -93,20 +93,23 @@ def missing_d2t(s: Subject) -> Iterator[Hit]:
     elif contract.mapping.get("wanted"):
         zeros = "add a d2t of zeros, int64, one for each row of lm_head"
         yield Hit(
-            f"no d2t: {without}", at(v.head_tensor), help=help_without_d2t(v) if reduced else zeros, fixable=_mapped(s)
+            f"no d2t: {without}",
+            at(v.head_tensor),
+            help=help_without_d2t(s, v) if reduced else zeros,
+            fixable=_mapped(s),
         )
     elif required:
         yield Hit(
             f"no d2t: {s.engine} asks every head for one, also at full vocabulary, and stops ({required})",
             at(v.head_tensor),
-            help=help_without_d2t(v) if reduced else "add a d2t of zeros, int64, one for each row of lm_head",
+            help=help_without_d2t(s, v) if reduced else "add a d2t of zeros, int64, one for each row of lm_head",
             fixable=_mapped(s),
         )
     elif reduced and not v.tied and not v.head_from_target and not _other_rows(v, load):
         yield Hit(
             f"lm_head has {rows} rows for {whose(v)} {v.vocab} tokens and {_is_none(s, load)}: {without}",
             at(v.head_tensor) or (key(s, "draft_vocab_size"),),
-            help=_help_to_map(v, load, rows),
+            help=_help_to_map(s, v, load, rows),
             confidence=sure(v),
             fixable=_mapped(s),
             stops="without" in contract.mapping,
@@ -133,10 +136,10 @@ def _ignored(load: LoadPlan) -> bool:
     )
 
 
-def _help_to_map(v: VocabularyPlan, load: LoadPlan, rows: int | None) -> str:
+def _help_to_map(s: Subject, v: VocabularyPlan, load: LoadPlan, rows: int | None) -> str:
     if _ignored(load):
         return f"set vocab_size to {v.vocab}, the target's" if v.vocab_source == "target" else "set vocab_size"
-    return _looks_like_d2t(load, rows) or help_without_d2t(v)
+    return _looks_like_d2t(load, rows) or help_without_d2t(s, v)
 
 
 def _no_table(s: Subject, v: VocabularyPlan, load: LoadPlan) -> Iterator[Hit]:
@@ -149,7 +152,7 @@ def _no_table(s: Subject, v: VocabularyPlan, load: LoadPlan) -> Iterator[Hit]:
             f"no d2t: {s.engine} builds one of {table.shape[0]} values (draft_vocab_size is not vocab_size) and stops "
             f"({load.refused.error})",
             (*at(v.head_tensor), key(s, "draft_vocab_size")),
-            help=help_without_d2t(v),
+            help=help_without_d2t(s, v),
             fixable=_mapped(s),
         )
 
@@ -165,11 +168,18 @@ def _looks_like_d2t(load: LoadPlan, rows: int | None) -> str | None:
     return f"call the tensor `{found.name}` d2t, if it holds target token minus draft id" if found is not None else None
 
 
-def help_without_d2t(v: VocabularyPlan) -> str:
+def help_without_d2t(s: Subject, v: VocabularyPlan) -> str:
     """What to do when the mapping is missing or was never filled."""
+    theirs = (
+        "add the trainer's d2t (target token minus draft id, int64), from the vocabulary mapping it was trained with"
+    )
     if v.t2d is not None and v.t2d.count(1) == v.head_rows:
+        from drafcheck.targethead import confirms  # which reads the target's weights, where they are named
+
+        if confirms(s, kept_tokens(v.t2d)) is False:
+            return f"{theirs}: the tokens of t2d in rising order are not those of lm_head, by --target-weights"
         return "compute d2t from t2d, if the trainer orders draft ids by token: the i-th kept token minus i, int64"
-    return "add the trainer's d2t (target token minus draft id, int64), from the vocabulary mapping it was trained with"
+    return theirs
 
 
 @rule("DC302", "draft-vocab-size", Severity.ERROR, Severity.WARNING, needs=("load",), concerns="head")

@@ -188,6 +188,10 @@ def offers(mended: Mended, unsafe: bool, weights: str | None) -> list[str]:
             lacking = repair.needs if weights is None else ""
             if lacking and unsafe:
                 lines[f"{lacking} is needed to repair {finding.rule} {finding.name}"] = None
+            elif unsafe and repair.needs:
+                lines[f"nothing in {repair.needs} is known to fit: {finding.rule} {finding.name} is not repaired"] = (
+                    None
+                )
             elif not unsafe and (lacking or _has_edits(repair, mended, finding)):
                 options = f"--unsafe with {lacking}" if lacking else "--unsafe"
                 lines[f"{options} may repair {finding.rule} {finding.name}: {repair.cost}"] = None

@@ -45,7 +45,7 @@ def checkpoint_report(seen: Examination) -> CheckpointReport:
         findings=tuple(seen.findings),
         plan=_plan(subject) if subject else None,
         wiring=_wiring(subject, subject.wiring) if subject and subject.wiring else None,
-        skipped=tuple(Skipped(rule=code, why=why) for code, why in seen.skipped),
+        skipped=tuple(Skipped(rule=code, why=why, asked=code in seen.unmet) for code, why in seen.skipped),
         suppressed=tuple(seen.suppressed),
         beside=tuple(EngineInfo(name=e.name, version=e.version) for e in seen.setup.beside),
         settings=settings.shown if settings is not None else None,

@@ -65,7 +65,7 @@ def closing(checkpoint: CheckpointReport, style: Style, *, quiet: bool = False) 
     """The last lines on one checkpoint: what was checked, what was not, and the verdict."""
     silent = quiet or checkpoint.outcome is Outcome.NOTHING_TO_CHECK
     lines = [] if silent else [checked(checkpoint), *skipped(checkpoint), *repairable(checkpoint)]
-    return "".join(f"{line}\n" for line in [*lines, verdict(checkpoint, style)])
+    return "".join(f"{line}\n" for line in [*lines, *unmet(checkpoint), verdict(checkpoint, style)])
 
 
 def verdict(checkpoint: CheckpointReport, style: Style) -> str:
@@ -78,10 +78,19 @@ def verdict(checkpoint: CheckpointReport, style: Style) -> str:
 
 def skipped(checkpoint: CheckpointReport) -> Iterator[str]:
     """Lines such as ``skipped: 4 rules need --target``."""
-    for why, count in Counter(s.why for s in checkpoint.skipped).items():
+    yield from _unrun(checkpoint, "skipped", asked=False)
+
+
+def unmet(checkpoint: CheckpointReport) -> Iterator[str]:
+    """The same of rules that an option asked for: said even where nothing else is, as somebody counts on them."""
+    yield from _unrun(checkpoint, "not done as asked", asked=True)
+
+
+def _unrun(checkpoint: CheckpointReport, label: str, *, asked: bool) -> Iterator[str]:
+    for why, count in Counter(s.why for s in checkpoint.skipped if s.asked is asked).items():
         need = why.removeprefix("needs ")
         verb = ": " if need == why else " needs " if count == 1 else " need "
-        yield f"skipped: {plural(count, 'rule')}{verb}{need}"
+        yield f"{label}: {plural(count, 'rule')}{verb}{printable(need)}"
 
 
 def repairable(checkpoint: CheckpointReport) -> Iterator[str]:

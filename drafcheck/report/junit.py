@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from drafcheck.finding import Confidence, Finding, Severity
 from drafcheck.registry import declared
-from drafcheck.report.full import skipped, verdict
+from drafcheck.report.full import skipped, unmet, verdict
 from drafcheck.report.model import INTERNAL_ERROR, CheckpointReport, FailOn, Outcome, Report
 from drafcheck.report.place import detail, named, place
 from drafcheck.report.style import Style
@@ -59,7 +59,7 @@ def _suite(checkpoint: CheckpointReport, rules: Mapping[str, str], limit: Severi
         SubElement(properties, "property", name=name, value=printable(value))
     for code, name in rules.items():
         suite.append(_case(checkpoint, code, name, limit))
-    lines = [*map(printable, skipped(checkpoint)), verdict(checkpoint, Style())]
+    lines = [*map(printable, skipped(checkpoint)), *unmet(checkpoint), verdict(checkpoint, Style())]
     SubElement(suite, "system-out").text = "\n".join(lines)
     counts = {"tests": "testcase", "failures": "*/failure", "errors": "*/error", "skipped": "*/skipped"}
     for count, route in counts.items():

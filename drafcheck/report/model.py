@@ -129,6 +129,7 @@ class Skipped(_Model):
 
     rule: str
     why: str
+    asked: bool = Field(default=False, description="an option asked for it, and what the option names does not fit")
 
 
 class Suppressed(_Model):
