@@ -207,6 +207,7 @@ class Names(Entry):
     rename_start: list[Pair] = []
     spelled: list[Pair] = []
     spelled_already: Words = []
+    unspelled: Word = ""
     words: dict[str, Word] = {}
     relaid: list[Triple] = []
     alias: dict[str, Word] = {}

@@ -38,8 +38,9 @@ def class_name(engine: Engine, config: DraftConfig, name: str, algorithm: str) -
     """The class that is looked for when ``config`` names this one."""
     if config.settled:
         return name
-    other = overridden(engine, config) if rewriting(engine, algorithm) is None else None
-    return other or draft_mode_name(engine, name, algorithm)
+    rule = rewriting(engine, algorithm)
+    other = overridden(engine, config) if rule is None or rule.get("overridden") else None
+    return other if other and rule is None else draft_mode_name(engine, other or name, algorithm)
 
 
 def overridden(engine: Engine, config: DraftConfig) -> str | None:
@@ -51,7 +52,10 @@ def overridden(engine: Engine, config: DraftConfig) -> str | None:
     first = config.architectures[0] if config.architectures else ""
     for entry in load_toml(engine.name, "registry.toml").get("overrides", []):
         found = entry.get("classes", {}).get(first) or entry.get("model_types", {}).get(config.model_type)
-        if found is not None and engine.within(entry.get("versions", "")):
+        meant = entry.get("of_type", config.model_type) == config.model_type and engine.within(
+            entry.get("versions", "")
+        )
+        if found is not None and meant:
             return str(found)
     return None
 

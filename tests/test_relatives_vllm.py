@@ -35,6 +35,9 @@ LEFT_OUT = {
     "gemma4-no-confidence": HEADLESS,
     "gemma4-values-apart": "refused, once everything is loaded",
 }
+AT_THE_FIRST_NAME = ("large-fc-name", "large-model-prefix", "large-module-prefix")
+"""Refused, as everything is from 0.22.1, but with what is said to the first name."""
+
 HEALTHY = [(name, release) for name, family in FAMILIES.items() for release in {family.since, family.until}]
 
 
@@ -61,7 +64,7 @@ def found(folder: Path, checkpoint: str, release: str) -> list[str]:
     method = FAMILIES[checkpoint.partition("-")[0]].method
     place = folder / checkpoint
     report = lint(place, engine=f"vllm=={release}", algorithm=method, target=place / "target_config.json")
-    assert report.checkpoints[0].contract is not None
+    assert report.checkpoints[0].contract is not None or report.checkpoints[0].outcome == "refused"
     return [finding.rule for finding in report.checkpoints[0].findings if finding.severity != "note"]
 
 
@@ -70,6 +73,8 @@ def test_every_row_agrees(corpus: Path) -> None:
     counted: Counter[str] = Counter()
     for row in ROWS:
         reason = LEFT_OUT.get(row["checkpoint"]) or says_nothing(row)
+        if row["checkpoint"] in AT_THE_FIRST_NAME and row["version"] != "0.16.0":
+            reason = "refused either way"
         s = subject_of(corpus, row) if reason is None else None
         reason = "not described" if s is not None and s.undescribed else reason
         counted[reason or "compared"] += 1
@@ -78,7 +83,7 @@ def test_every_row_agrees(corpus: Path) -> None:
             wrong[row["checkpoint"]].append(f"{row['version']}: {'; '.join(problems)}")
     assert not wrong, json.dumps(wrong, indent=1)[:6000]
     assert counted["compared"] > 0.9 * len(ROWS), counted
-    assert counted["not described"] <= 33, counted
+    assert counted["not described"] <= 43, counted
 
 
 def test_no_refusal_goes_unreported(corpus: Path) -> None:
@@ -101,8 +106,8 @@ def test_the_archive_holds_the_checkpoints(corpus: Path, tmp_path: Path) -> None
 @pytest.mark.parametrize(("family", "release"), sorted(HEALTHY))
 def test_a_healthy_draft_is_clean(corpus: Path, family: str, release: str) -> None:
     assert release in {row["version"] for row in ROWS if row["checkpoint"] == f"{family}-plain"}
-    refused = family == "llama4" and release != "0.11.0" and release < "0.33.0"
-    assert found(corpus, f"{family}-plain", release) == [] or refused
+    expected = ["DC509"] if (family, release) == ("large", "0.33.0") else []
+    assert found(corpus, f"{family}-plain", release) == expected
 
 
 @pytest.mark.parametrize(
@@ -118,6 +123,10 @@ def test_a_healthy_draft_is_clean(corpus: Path, family: str, release: str) -> No
         ("llama4-mlp-name", "0.33.0", ["DC104"]),
         ("llama4-plain", "0.22.1", ["DC102"]),
         ("llama4-served", "0.22.1", []),
+        ("deepseek-no-up", "0.33.0", ["DC103"]),
+        ("deepseek-extra", "0.16.0", ["DC104"]),
+        ("large-no-fc", "0.16.0", ["DC102"]),
+        ("large-plain", "0.22.1", ["DC509"]),
         ("cohere-no-norm", "0.33.0", ["DC102"]),
         ("cohere-head", "0.33.0", []),
         ("medusa-no-block", "0.22.1", ["DC102"]),
@@ -154,6 +163,8 @@ def test_a_changed_row_is_noticed(corpus: Path, family: str) -> None:
     )
     s = subject_of(corpus, row)
     assert not disagreements(row, s)
+    if row["error"] is not None and row["error"]["stage"] == "load_weights":
+        return  # nothing of it is loaded
     error = {"stage": "load_weights", "type": "KeyError", "message": "'x'"}
     for change in ({"dropped": ["x"]}, {"unwritten": ["x"]}, {"loaded": row["loaded"][1:]}, {"error": error}):
         assert disagreements({**row, **change}, s), change

@@ -30,7 +30,7 @@ from class_edits import (
     swapped,
     without,
 )
-from class_relatives import DFLASH2, MISTRAL, laguna, with_convolutions
+from class_relatives import DFLASH2, MISTRAL, MISTRAL_LARGE, laguna, with_convolutions
 from drafts import DRAFT_VOCAB, HEAD_DIM, HIDDEN, INTERMEDIATE, VOCAB, Draft
 from weights import zeros
 
@@ -137,6 +137,26 @@ COHERE = {
     "head-dim": config(head_dim=16),
     "rms": config(rms_norm_eps=1e-6),
     "cohere-1": both(config(model_type="cohere"), without("layer_types")),
+}
+DEEPSEEK = {
+    **{name: edit for name, edit in layered("layers.0").items() if name not in ("no-kv-heads",)},
+    **top(),
+    "no-enorm": dropped("enorm.weight"),
+    "no-kv-a": dropped("layers.0.self_attn.kv_a_proj_with_mqa.weight"),
+    "long-kv-b": shaped("layers.0.self_attn.kv_b_proj.weight", 100, 10),
+    "plain-q": both(
+        config(q_lora_rank=None),
+        added("layers.0.self_attn.q_proj.weight", 48, HIDDEN),
+        dropped("layers.0.self_attn.q_a_proj.weight", "layers.0.self_attn.q_b_proj.weight"),
+        dropped("layers.0.self_attn.q_a_layernorm.weight"),
+    ),
+    "experts": config(first_k_dense_replace=0),
+    "eagle-name": config(architectures=["EagleDeepSeekMTPModel"]),
+}
+LARGE: dict[str, Edit] = {
+    **{name: edit for name, edit in MISTRAL_LARGE.items() if name != "layer-missing"},
+    "layer-missing": config(num_hidden_layers=3),
+    "experts-wanted": config(first_k_dense_replace=2),
 }
 MEDUSA: dict[str, Edit] = {
     "plain": lambda _: None,
@@ -283,6 +303,8 @@ FAMILIES: dict[str, Family] = {
     "minicpm": Family(healthy.minicpm, "eagle", "0.9.2", MINICPM),
     "llama4": Family(healthy.llama4, "eagle", "0.11.0", LLAMA4),
     "cohere": Family(healthy.cohere, "eagle", "0.22.1", COHERE),
+    "deepseek": Family(healthy.deepseek, "eagle", "0.16.0", DEEPSEEK),
+    "large": Family(healthy.vllm_mistral_large, "eagle", "0.16.0", LARGE),
     "medusa": Family(healthy.medusa, "medusa", "0.9.2", MEDUSA, "0.22.1"),
     "dflash2": Family(healthy.vllm_dflash2, "dflash", "0.33.0", DFLASH2),
     "beam": Family(healthy.vllm_beam, "dflash", "0.33.0", BEAM),

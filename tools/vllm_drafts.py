@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from class_drafts import RANK, dflash, eagle1, fuse, plain_layer
-from class_relatives import dflash2, laguna, mistral
+from class_drafts import RANK, dflash, eagle1, fuse, mla_config, mla_weights, plain_layer
+from class_relatives import dflash2, laguna, mistral, mistral_large
 from drafts import HEAD_DIM, HIDDEN, INTERMEDIATE, KV_HEADS, TARGET_LAYERS, VOCAB, Draft, target_config
 from weights import Weights, zeros
 
@@ -16,6 +16,14 @@ def _named(draft: Draft, architecture: str) -> Draft:
 def vllm_mistral() -> Draft:
     """EAGLE-1 for Mistral."""
     return _named(mistral(), "EagleMistralForCausalLM")
+
+
+def vllm_mistral_large() -> Draft:
+    """EAGLE-1 for Mistral Large 3, dense."""
+    draft = _named(mistral_large(), "MistralLarge3ForCausalLM")
+    draft.target = target_config()
+    draft.set(first_k_dense_replace=100)
+    return draft
 
 
 LARGE_HEAD = 32
@@ -109,6 +117,31 @@ def cohere() -> Draft:
     draft.target = {**draft.config, "architectures": ["Cohere2ForCausalLM"], "num_hidden_layers": TARGET_LAYERS}
     draft.target |= {"layer_types": kinds, "head_dim": HEAD_DIM}
     return draft
+
+
+def deepseek() -> Draft:
+    """EAGLE-1 for DeepSeek-V3: latent attention, a norm each for embedding and state."""
+    config = {**mla_config(), "architectures": ["DeepseekV3ForCausalLM"]}
+    config |= {"n_routed_experts": 1, "n_shared_experts": 0, "first_k_dense_replace": 100, "moe_layer_freq": 1}
+    config |= {"n_group": 1, "topk_group": 1, "num_experts_per_tok": 1, "moe_intermediate_size": 1}
+    config |= {"routed_scaling_factor": 1.0, "topk_method": "noaux_tc", "scoring_func": "sigmoid"}
+    config |= {"num_nextn_predict_layers": 1}
+    del config["draft_vocab_size"]
+    target = {**config, "num_hidden_layers": TARGET_LAYERS}
+    weights = mla_weights("layers.0")
+    for name in ("d2t", "t2d", "layers.0.hidden_norm.weight"):
+        del weights[name]
+    weights |= {
+        "layers.0.self_attn.q_a_proj.weight": weights["layers.0.self_attn.q_a_proj.weight"].with_shape(12, HIDDEN),
+        "layers.0.self_attn.kv_a_proj_with_mqa.weight": weights[
+            "layers.0.self_attn.kv_a_proj_with_mqa.weight"
+        ].with_shape(14, HIDDEN),
+        "fc.weight": zeros("BF16", HIDDEN, 2 * HIDDEN),
+        "lm_head.weight": zeros("BF16", VOCAB, HIDDEN),
+        "enorm.weight": zeros("BF16", HIDDEN),
+        "hnorm.weight": zeros("BF16", HIDDEN),
+    }
+    return Draft(config=config, weights=weights, target=target)
 
 
 def medusa() -> Draft:

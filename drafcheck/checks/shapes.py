@@ -357,6 +357,8 @@ def config_value(s: Subject) -> Iterator[Hit]:
 
 
 def _value_help(refused: Refusal, *, missing: bool) -> str:
+    if refused.key == "architectures":
+        return "serve it with another release: this one takes no draft of this class"
     if missing:
         return f"write what the drafter was trained with into `{refused.key}`"
     if refused.cause == "config-value":  # without the key the class would take a default, which is hardly the size

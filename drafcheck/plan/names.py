@@ -34,6 +34,8 @@ def route(contract: Contract, name: str, parameters: Collection[str]) -> Route:
         from drafcheck.plan.spelled import respelled  # for these classes alone
 
         spelled = respelled(contract.names, name)
+        if spelled is None and "unspelled" in contract.names:
+            return Route("refused", looked_for=name, error=contract.names["unspelled"])
         if spelled is None:
             return Route("unknown", looked_for=name)
         name = spelled
