@@ -147,6 +147,7 @@ def cli(ctx: click.Context) -> int:
     "--lfs",
     type=click.Choice(["error", "config-only"]),
     default="error",
+    show_default=True,
     help="Weights that are Git LFS pointers: an error, or check the config alone.",
 )
 @click.option("--only-drafts", is_flag=True, help="Pass over what is no draft; without any, exit code 0. For hooks.")
@@ -155,11 +156,12 @@ def cli(ctx: click.Context) -> int:
     metavar="N",
     type=click.IntRange(1, 64),
     default=1,
+    show_default=True,
     help="Checkpoints at a time: for addresses, slow disks.",
 )
 @click.option("--baseline", metavar="FILE", type=PathWord(), help="Hide the findings that this file lists.")
 @click.option("--write-baseline", metavar="FILE", type=PathWord(), help="List the present findings there.")
-@click.option("-q", "--quiet", is_flag=True, help="Errors and the verdict only.")
+@click.option("-q", "--quiet", is_flag=True, help="Errors, what could not be done as asked, and the verdict only.")
 @click.option("-v", "--verbose", is_flag=True, help="Also every tensor, every place and the time taken.")
 def check(paths: tuple[str, ...], **given: Unpack[CheckGiven]) -> int:
     """Check draft checkpoints: the default command."""
@@ -196,7 +198,10 @@ def check(paths: tuple[str, ...], **given: Unpack[CheckGiven]) -> int:
 )
 @click.option("--output-file", metavar="FILE", type=PathWord(), help="Write the plans there.")
 def show(path: str, **given: Unpack[ShowGiven]) -> int:
-    """Show what the engine will do with a checkpoint: the three plans as tables."""
+    """Show what the engine will do with a checkpoint: the three plans as tables.
+
+    Exit codes: 0 also for a checkpoint with faults, 2 wrong usage or internal error, 3 nothing to show.
+    """
     from drafcheck.paths import checkpoints
     from drafcheck.report import json, show
     from drafcheck.runner import inspect_one, report_of

@@ -63,7 +63,7 @@ def input_options(command: Command) -> Command:
             metavar="NAME[==X.Y.Z]",
             multiple=True,
             type=EngineWord(),
-            help="Default: the installed release. check and gate take several, and all: the newest of each.",
+            help="Default: the installed release, else the newest. check and gate take several, or all (the newest).",
         ),
         click.option("--algorithm", metavar="NAME", help="The speculative algorithm of the launch."),
         click.option("--dtype", metavar="NAME", help="The dtype of the launch, such as bfloat16."),
@@ -82,13 +82,17 @@ def input_options(command: Command) -> Command:
             "--target-weights",
             metavar="PATH",
             type=PathWord(),
-            help="The target's weights, to compare with (DC804, DC805) and for fix --unsafe.",
+            help="The target's weights: to compare with (DC804, DC805), to confirm mappings, and for fix --unsafe.",
         ),
         click.option("--runner", metavar="NAME", help="The model runner of the launch: v1 or v2 (vLLM)."),
         click.option("--reference", metavar="PATH", type=PathWord(), help="A checkpoint or mapping to compare with."),
         click.option("--tokenizer", metavar="PATH", type=PathWord(), help="To show tokens; default: the target's."),
         click.option(
-            "--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colours; see NO_COLOR."
+            "--color",
+            type=click.Choice(["auto", "always", "never"]),
+            default="auto",
+            show_default=True,
+            help="Colours; see NO_COLOR.",
         ),
         click.option(
             "--config", metavar="FILE", type=PathWord(), help="The settings file; default: the nearest one upward."

@@ -41,6 +41,8 @@ def gate(**given: Unpack[GateGiven]) -> int:
 
     The payload is in WEBHOOK_PAYLOAD or on standard input. The secret that came with it has to be the one in
     WEBHOOK_SECRET. HF_TOKEN has to be allowed to read the repository and to write to its discussions.
+
+    Exit codes: those of check, the worst of all pull requests; 0 also for an event that changes none.
     """
     from drafcheck.output import write_err
     from drafcheck.webhook import check_secret, read_event

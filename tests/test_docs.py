@@ -7,6 +7,7 @@ import re
 import shlex
 from pathlib import Path
 
+import click
 import gen_docs
 import pytest
 
@@ -100,3 +101,23 @@ def test_changelog_knows_this_version() -> None:
     from drafcheck import __version__
 
     assert f"## [{__version__}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_the_page_of_the_command_line_says_what_the_help_says(capsys: pytest.CaptureFixture[str]) -> None:
+    """The same options in the same words, with the same defaults; and no default that is kept from both."""
+    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    for name, command in cli.every_command().items():  # type: ignore[attr-defined]
+        assert run([name, "--help"]) == 0
+        told = " ".join(capsys.readouterr().out.split())
+        section = page.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+        for option in (param for param in command.params if isinstance(param, click.Option)):
+            row = next(line for line in section.splitlines() if line.startswith(f"| `{option.opts[0]}`"))
+            assert option.help is not None and option.help in row and option.help in told, (name, option.opts)
+            usual = option.show_default if isinstance(option.show_default, str) else option.default
+            shown = bool(option.show_default)
+            assert (f" Default: `{usual}`. |" in row) is shown, (name, option.opts)
+            assert shown or option.is_flag or option.multiple or option.default in (None, *UNSET), (name, option.opts)
+
+
+UNSET = tuple(getattr(click.core, name) for name in ("UNSET",) if hasattr(click.core, name))
+"""What newer releases of click give for a default that there is not."""

@@ -148,7 +148,7 @@ def _option(option: click.Option) -> str:
     choices = option.type.choices if isinstance(option.type, click.Choice) else ()
     values = ", ".join(f"`{c}`" for c in choices) if choices else "" if option.is_flag else f"`{option.metavar}`"
     usual = option.show_default if isinstance(option.show_default, str) else option.default
-    default = f" Default: `{usual}`." if choices else ""
+    default = f" Default: `{usual}`." if option.show_default else ""
     return f"| {names} | {values} | {option.help}{default} |"
 
 
