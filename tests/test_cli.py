@@ -136,7 +136,7 @@ def test_weights_that_are_lfs_pointers(good: Path, capsys: pytest.CaptureFixture
     assert run([str(good), *ENGINE, "--lfs", "config-only", "--format", "json"]) == 0
     (checkpoint,) = json.loads(capsys.readouterr().out)["checkpoints"]
     assert checkpoint["outcome"] == "incomplete" and checkpoint["plan"] is None
-    assert {"rule": "DC010", "why": WHY} in checkpoint["skipped"]
+    assert {"rule": "DC010", "why": WHY, "asked": False} in checkpoint["skipped"]
     (good / "model.safetensors").unlink()
     assert run([str(good), *ENGINE, "--lfs", "config-only"]) == 1
 
