@@ -68,6 +68,7 @@ class Detect(_Entry):
     words: list[Pair]
     classes: dict[str, Word] = {}
     model_types: dict[str, Word]
+    overridden: Word = ""
     otherwise: Word
     error: str = ""
 

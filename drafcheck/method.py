@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from drafcheck.contract import Engine, in_force, load_toml
+from drafcheck.draftmode import overridden
 from drafcheck.words import listed
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def method_of(path: str, config: DraftConfig, engine: Engine, given: str | None 
         return None
     if given is not None and given.lower() in rules["kept"]:
         return Method(given.lower(), "the launch names it")
-    found = next(_told(path, config, rules), None)
+    found = next(_told(path, config, rules, engine), None)
     if found is not None:
         return found
     if given is not None:
@@ -47,7 +48,7 @@ def method_of(path: str, config: DraftConfig, engine: Engine, given: str | None 
     return Method(rules["otherwise"], f"its path contains none of {words}", rules.get("error", ""))
 
 
-def _told(path: str, config: DraftConfig, rules: Table) -> Iterator[Method]:
+def _told(path: str, config: DraftConfig, rules: Table, engine: Engine) -> Iterator[Method]:
     """What path and config say, in the order in which the engine asks them."""
     for word, name in rules["words"]:
         if word in path.lower():
@@ -57,3 +58,6 @@ def _told(path: str, config: DraftConfig, rules: Table) -> Iterator[Method]:
             yield Method(rules["classes"][named], f"architectures names {named}")
     if config.model_type in rules["model_types"]:
         yield Method(rules["model_types"][config.model_type], f"model_type is {config.model_type}")
+    other = overridden(engine, config)
+    if other is not None and "overridden" in rules:
+        yield Method(rules["overridden"], f"its config leads to {other}")

@@ -11,9 +11,11 @@ import pytest
 from drafcheck.config import DraftConfig
 from drafcheck.contract import load_toml, resolve_engine
 from drafcheck.conversion import as_read
+from drafcheck.draftmode import overridden
 from drafcheck.jsonpos import Document
 from drafcheck.launch_models import MethodsBook
 from drafcheck.method import Method, method_of
+from drafcheck.plan.admission import chosen_class
 
 RECORDED = Path(__file__).parent.parent / "fixtures" / "verdicts" / "vllm" / "methods.jsonl"
 ROWS = [json.loads(line) for line in RECORDED.read_text().splitlines()]
@@ -39,7 +41,18 @@ def test_every_recorded_row() -> None:
             compared += 1
         else:  # refused for its class or its model_type: the method shows in the class that was looked for, if at all
             assert row["error"]["stage"] == "speculative_config"
-    assert (compared, len(ROWS)) == (52, 60)
+    assert (compared, len(ROWS)) == (88, 96)
+
+
+def test_the_targets_config_leads_to_the_recorded_class() -> None:
+    led = [row for row in ROWS if row["path"].startswith("corpus/")]
+    for row in led:
+        engine = resolve_engine(f"vllm=={row['version']}")
+        config = DraftConfig(Document("config.json", row["config"]))
+        if row["method"] != "draft_model":
+            assert overridden(engine, config) == row["arch"][0], row
+            assert chosen_class(engine, config, row["method"]) == row["arch"][0]
+    assert len({row["arch"][0] for row in led}) > 8
 
 
 def test_the_book_fits_its_model() -> None:

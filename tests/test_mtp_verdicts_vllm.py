@@ -62,3 +62,25 @@ def test_a_whole_checkpoint_is_a_healthy_head_and_one_without_the_layer_is_none(
     assert (healthy.checkpoints[0].algorithm, healthy.checkpoints[0].outcome.value) == ("mtp", "clean")
     bare = {finding.rule for finding in drafcheck.lint(corpus / f"{family}-no_layer", engine=engine).findings}
     assert bare & {"DC102", "DC104"}
+
+
+@pytest.mark.parametrize(
+    "release, said, rules",
+    (
+        ("0.33.0", '"method": "mtp"', []),
+        ("0.33.0", '"method": "deepseek_mtp"', []),  # the older name of the same method
+        ("0.33.0", '"model": "{draft}"', []),  # no method: the target's config leads to it
+        ("0.9.2", '"method": "deepseek_mtp"', []),
+        ("0.9.2", '"method": "mtp"', ["DC701"]),
+        ("0.33.0", '"method": "dflash"', ["DC701"]),
+    ),
+)
+def test_a_launch_names_the_method_or_leaves_it_to_the_config(
+    corpus: Path, tmp_path: Path, release: str, said: str, rules: list[str]
+) -> None:
+    draft = corpus / "deepseek-healthy"
+    line = said.replace("{draft}", str(draft))
+    launch = tmp_path / "serve.sh"
+    launch.write_text(f"vllm serve {draft} --speculative-config '{{{line}, \"num_speculative_tokens\": 1}}'\n")
+    report = drafcheck.lint(draft, engine=f"vllm=={release}", target=draft, launch=launch)
+    assert [f.rule for f in report.findings if f.rule == "DC701"] == rules

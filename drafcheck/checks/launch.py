@@ -132,6 +132,13 @@ def _first_with(s: Subject, book: Table, word: str) -> str | None:
     return None
 
 
+def _served(s: Subject, kind: str | None) -> list[str]:
+    """The algorithms that run a kind of head, those first that this release has."""
+    served = load_toml(s.engine.name, "registry.toml").get("algorithms", {}).get(kind, [])
+    entry = in_force(load_toml(s.engine.name, "launch.toml").get("algorithms", []), s.engine) or {}
+    return sorted(served, key=lambda name: name not in entry.get("names", served))
+
+
 def unfit(s: Subject) -> tuple[str, list[str]] | None:
     """The kind of head, and the algorithms that run it, when the launch line's algorithm is none of them."""
     if s.config is None or not s.algorithm_launched:
@@ -139,7 +146,7 @@ def unfit(s: Subject) -> tuple[str, list[str]] | None:
     _, kind = draft_class(s.engine, s.config, s.contract, s.algorithm)
     head = head_in(s)
     kind = kind or (head.kind if head is not None else None)
-    served = load_toml(s.engine.name, "registry.toml").get("algorithms", {}).get(kind, [])
+    served = _served(s, kind)
     return (str(kind), served) if served and not one_of(s.algorithm, served) else None
 
 
@@ -167,7 +174,7 @@ def _guessed(s: Subject, launch: Launch) -> Iterator[Hit]:
     draft = launch.said.get("draft")
     method = method_of(draft, s.config, s.engine) if draft is not None and not launch.partial else None
     _, kind = draft_class(s.engine, s.config, s.contract, s.algorithm)
-    served = load_toml(s.engine.name, "registry.toml").get("algorithms", {}).get(kind, [])
+    served = _served(s, kind)
     if method is None or kind is None or not served or one_of(method.name, served):
         return
     ends = f", and stops with {method.error}" if method.error else ""
