@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from drafcheck.contract import bounds
-from drafcheck.contract_words import Entry, Pair, Release, Table, Triple, Word, Words
+from drafcheck.contract_words import Entry, Pair, Release, Table, Word, Words
 
 State = Literal[
     "absent",
@@ -21,6 +21,7 @@ State = Literal[
     "not one",
     "empty",
     "mixed",
+    "repeated",
     "not a table",
     "not a list",
     "no list",
@@ -48,6 +49,7 @@ LoadKind = Literal[
     "joined",
     "experts",
     "experts_row",
+    "squeezed",
 ]
 
 
@@ -71,9 +73,8 @@ def _is_list(value: object) -> bool:
 
 def _is_text(table: dict[str, Any]) -> dict[str, Any]:
     """``name = "text"``: what an engine says, or what a placeholder stands for and the quantity that counts it."""
-    for key, value in table.items():
-        if not isinstance(value, str):
-            raise ValueError(f"{key} should be a string")
+    for key in (key for key, value in table.items() if not isinstance(value, str)):
+        raise ValueError(f"{key} should be a string")
     return _in_force(table)
 
 
@@ -148,85 +149,6 @@ class Refuse(Entry):
                 "one of `is`, `is_not`, `not_in`, `below`, `beyond`, `length`, `strange` and `indivisible` is wanted"
             )
         return self
-
-
-class RefusedName(Table):
-    """Names without a parameter at which the loader stops."""
-
-    start: Annotated[Words, Field(min_length=1)]
-    error: Word
-    having: Word = ""
-    lacking: Word = ""
-    shows: Word = ""
-
-
-class Move(Table):
-    """A part of a name that another one takes the place of."""
-
-    from_: Word = Field(alias="from")
-    to: str
-    any: Words = []
-    whole: Words = []
-    start: bool = False
-
-
-class Layer(Table):
-    """Which layer of the checkpoint the head is: the number after the last one, and that of a head stored alone."""
-
-    count: Word
-    alone: int | None = None
-
-
-class Names(Entry):
-    """From the names of tensors to those of parameters; ``loader`` names another way than the usual one."""
-
-    loader: Literal["mtp", ""] = ""
-    layer: Layer | None = None
-    heads: Word = ""
-    every: Word = ""
-    beyond: Word = ""
-    read: Words = []
-    read_with: Words = []
-    move: list[Move] = []
-    becomes: list[Pair] = []
-    stacked: dict[str, Pair] = {}
-    unstacked: Words = []
-    experts: list[Triple] = []
-    halves: list[Triple] = []
-    whole_experts: list[Pair] = []
-    unknown_other: Word = ""
-    unknown_whole: Word = ""
-    unknown_expert: Word = ""
-    none_read: Word = ""
-    none_of: list[Pair] = []
-
-    at_sight: list[Pair] = []
-    gathered: bool = False
-    rename: list[Pair] = []
-    rename_once: bool = False
-    rename_start: list[Pair] = []
-    spelled: list[Pair] = []
-    spelled_already: Words = []
-    unspelled: Word = ""
-    words: dict[str, Word] = {}
-    relaid: list[Triple] = []
-    alias: dict[str, Word] = {}
-    mapping: Word = ""
-    mapping_word: Word = ""
-    drop: Words = []
-    drop_word: Words = []
-    drop_start: Words = []
-    direct: Words = []
-    strip: Words = []
-    order: Words = []
-    unknown: Word = ""
-    refuse: list[RefusedName] = []
-    prefixes: list[str] = []
-    prefix_first: bool = False
-    bare: Words = []
-    harmless: Words = []
-    unknown_stacked: Word = ""
-    logs: bool = False
 
 
 class Skip(Entry):

@@ -15,7 +15,6 @@ from drafcheck.contract_entries import (
     Flag,
     Loaders,
     Mapping,
-    Names,
     Param,
     Places,
     Proof,
@@ -30,6 +29,7 @@ from drafcheck.contract_entries import (
     Texts,
     Unknown,
 )
+from drafcheck.contract_names import Names
 from drafcheck.contract_words import Pair, Release, Table, Word, Words
 
 

@@ -64,11 +64,11 @@ def no_layer(s: Subject) -> Hit:
     assert plan is not None and contract is not None and s.selection is not None
     wanted = contract.names.get("read") or contract.names.get("read_with", [])
     begins = "begins with" if contract.names.get("read") else "has in its name"
+    what = "the multi-token-prediction layer" if contract.kind == "mtp" else "the draft"
     files = s.selection.files
     return Hit(
-        f"the multi-token-prediction layer is missing: none of {count(len(plan.seen), 'tensor')} {begins} "
-        f"`{wanted[0]}`, from which {s.engine} builds the whole head "
-        f"({_left_behind(plan)})",
+        f"{what} is missing: none of {count(len(plan.seen), 'tensor')} {begins} `{wanted[0]}`, "
+        f"from which {s.engine} builds the whole head ({_left_behind(plan)})",
         (Location(file=files[0].name if files else None),),
         help="take that layer over from the original checkpoint (re-uploads, quantised ones above all, often leave it "
         "out), or serve without speculative decoding",

@@ -63,12 +63,14 @@ def _experts(contract: Contract, parameter: Parameter, wanted: Shape, shape: Sha
         _expert(contract, parameter, shape_of(parameter, part), (size, *shape[2:]))
         for part, size in zip(parts, rows, strict=False)
     ]
-    if shape[0] < wanted[0]:
-        fits.append(_refuse(contract, "experts_short", wanted, shape))
     error = next((found.error for found in fits if found.error is not None), None)
+    written = 0
+    if shape[0] < wanted[0] and error is None:
+        error = _refuse(contract, "experts_short", wanted, shape).error
+        written = shape[0] * len(parts) if contract.names.get("experts_in_turn") else 0
     cut = sum(found.cut for found in fits) * wanted[0] + max(shape[0] - wanted[0], 0)
     short, bare = (sum(sizes) * wanted[0] for sizes in ([f.short for f in fits], [f.bare for f in fits]))
-    return Fit(error, cut, short, any(found.repeated for found in fits), bare)
+    return Fit(error, cut, short, any(f.repeated for f in fits), bare, tuple(parameter.shards)[:written])
 
 
 def _expert(contract: Contract, parameter: Parameter, wanted: Shape, shape: Shape) -> Fit:
@@ -93,6 +95,15 @@ def _plain(contract: Contract, parameter: Parameter, wanted: Shape, shape: Shape
     if _elements(wanted) == 1 == _elements(shape) and not parameter.says:
         return Fit()
     return _refuse(contract, parameter.says or "plain", wanted, shape)
+
+
+def _squeezed(contract: Contract, parameter: Parameter, wanted: Shape, shape: Shape) -> Fit:
+    """The first rows of a table, which may stand alone in a third side."""
+    table = shape[1:] if len(shape) == 3 and shape[0] == 1 else shape
+    if len(table) != 2:
+        return _refuse(contract, parameter.says, wanted, table)
+    taken = (min(table[0], wanted[0]), table[1])
+    return Fit(cut=table[0] - taken[0]) if taken == wanted else _refuse(contract, parameter.says, wanted, taken)
 
 
 def _replicated(contract: Contract, parameter: Parameter, wanted: Shape, shape: Shape) -> Fit:
@@ -200,5 +211,6 @@ _KINDS = {
     "plain": _plain,
     "exact": _plain,
     "copied": _only_copied,
+    "squeezed": _squeezed,
     "vocab": _vocab,
 }

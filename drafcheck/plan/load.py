@@ -257,7 +257,7 @@ class _State:
             self.plan.fills_from_target.remove(name)
             self.plan.unwritten.append(name)
         first = missing[0].removeprefix(entry.get("within", ""))
-        error = entry["error"].replace("{missing}", str(sorted(missing))).replace("{first}", first)
+        error = _counted(entry["error"].replace("{first}", first), missing)
         return Refusal("load", error, "unfilled" if entry.get("every") else "missing", parameter=missing[0])
 
     def _meet(self, tensor: Tensor, place: tuple[str, str | None]) -> None:
@@ -329,21 +329,20 @@ class _State:
             missing = bare if every else [n for n in entry["parameters"] if n in self.plan.unwritten]
         if missing:
             return self._insisted(entry, missing)
-        stray = self._stray_one(entry) if "stray" in entry else None
-        if stray is None:
+        strays = self._strays_of(entry) if "stray" in entry else {}
+        if not strays:
             return None
-        refusal = Refusal("load", entry["stray"].replace("{first}", stray.name), "name", stray, stray.name)
+        error, first = _counted(entry["stray"], list(strays)), next(iter(strays.values()))
+        refusal = Refusal("load", error, "name", first, first.name)
         self.plan.lost.append(refusal)
         return refusal
 
-    def _stray_one(self, entry: Table) -> Tensor | None:
-        """The first tensor of a part of the class that is counted, and has no place there."""
+    def _strays_of(self, entry: Table) -> dict[str, Tensor]:
+        """The tensors of a part of the class that is counted, by their names there, that have no place in it."""
         strip = self.contract.names.get("strip", [])
-        for tensor in (drop.tensor for drop in self.plan.dropped):
-            bare = next((tensor.name[len(p) :] for p in strip if tensor.name.startswith(p)), tensor.name)
-            if is_meant(entry, bare):
-                return tensor
-        return None
+        dropped = [drop.tensor for drop in self.plan.dropped]
+        bare = {next((t.name[len(p) :] for p in strip if t.name.startswith(p)), t.name): t for t in dropped}
+        return {name: tensor for name, tensor in bare.items() if is_meant(entry, name)}
 
     def _bare(self) -> list[str]:
         """Every parameter that something of the file was to fill and nothing does, or not all of it."""
@@ -375,6 +374,14 @@ def _no_vector(contract: Contract, tensor: Tensor) -> Refusal | None:
         error = error.replace("{last}", str(shape[-1])).replace("{first}", str(shape[0]))
         error = error.replace("{axis}", str(len(shape) - 1))
     return Refusal("load", error, "shape", tensor)
+
+
+def _counted(text: str, names: list[str]) -> str:
+    """A message with all names (``missing``), the first five (``few``) or their number in it."""
+    listed = sorted(names)
+    for word, found in (("{missing}", listed), ("{few}", listed[:5]), ("{number}", len(names))):
+        text = text.replace(word, str(found))
+    return text
 
 
 def is_meant(entry: Table, name: str) -> bool:

@@ -226,8 +226,8 @@ def _rest(names: Table, name: str, parameters: Collection[str]) -> Route:
 
 
 def _nowhere(names: Table, what: str, name: str) -> Route:
-    """What becomes of a name without a parameter: an extra bias is dropped in any case."""
-    if what in names and not name.endswith(".bias"):
+    """What becomes of a name without a parameter: an extra bias is dropped by nearly every loader."""
+    if what in names and (names.get("unknown_bias") or not name.endswith(".bias")):
         return Route("refused", looked_for=name, error=names[what].replace("{name}", name))
     return Route("unknown", looked_for=name)
 

@@ -209,6 +209,7 @@ def _is(value: object, state: str) -> bool:
         "not one": value is True or value != 1,
         "empty": isinstance(value, (list, str)) and not value,
         "mixed": isinstance(value, list) and any(item != value[0] for item in value),
+        "repeated": isinstance(value, list) and len({repr(item) for item in value}) != len(value),
         "not a table": present and not isinstance(value, dict),
         "a number": present and isinstance(value, (int, float)),
         "no table": value is not MISSING and not isinstance(value, dict),
