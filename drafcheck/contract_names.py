@@ -47,7 +47,7 @@ class Names(Entry):
     heads: Word = ""
     every: Word = ""
     beyond: Word = ""
-    read: Words = []
+    read: list[str] = []
     read_with: Words = []
     move: list[Move] = []
     becomes: list[Pair] = []
