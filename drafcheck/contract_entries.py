@@ -233,6 +233,7 @@ class Required(Entry):
     stray: Word = ""
     every: bool = False
     unwritten_only: bool = False
+    waiting: bool = False
     loads: list[LoadKind] = []
     within: Word = ""
     runs: bool = False
@@ -241,8 +242,8 @@ class Required(Entry):
 
     @model_validator(mode="after")
     def _says_which(self) -> Required:
-        if [bool(self.parameters), self.every, bool(self.under or self.having)].count(True) != 1:
-            raise ValueError("one of `parameters`, `every`, and `under` or `having` is wanted")
+        if [bool(self.parameters), self.every, self.waiting, bool(self.under or self.having)].count(True) != 1:
+            raise ValueError("one of `parameters`, `every`, `waiting`, and `under` or `having` is wanted")
         return self
 
 
@@ -275,6 +276,7 @@ class Param(Entry):
     whole: bool = False
     says: Word = ""
     rows: Word = ""
+    pads: dict[str, int] = {}
 
     @model_validator(mode="after")
     def _has_a_shape(self) -> Param:

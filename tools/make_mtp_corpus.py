@@ -12,6 +12,7 @@ import argparse
 import json
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from mtp_families import FAMILIES
@@ -179,6 +180,39 @@ SPECIAL: dict[str, Edit] = {
     "two_of_text": of_text(num_nextn_predict_layers=2),
     "renamed_two_of_text": together(of_text(num_nextn_predict_layers=2), renamed),
     "gate_in_expert": added("{prefix}mlp.experts.9.gate_proj.weight", 32, 64),
+    "elementwise": keys(swa_attention_gate_type="elementwise"),
+    "other_gate": keys(swa_attention_gate_type="none"),
+    "few_keys": keys(swa_num_key_value_heads=2),
+    "no_g": without("g_proj"),
+    "no_kv_a": without("kv_a_proj_with_mqa"),
+    "no_joined": together(without("g_proj"), without("kv_a_proj_with_mqa"), without("q_a_proj")),
+    "long_g": grown("g_proj", 0, 8),
+    "padded_g": grown("g_proj", 0, 2),
+    "short_g": grown("g_proj", 0, -1),
+    "wide_g": grown("g_proj", 1, 8),
+    "no_own_embedding": lambda f, c, w: without("embed_tokens")(replace(f, prefix="model.mtp."), c, w),
+    "no_rope_norm": without("k_rope_only_layernorm"),
+    "other_head": move("mtp.0.", "mtp.1."),
+    "no_wkv": without("attn.wkv."),
+    "long_wkv": grown("attn.wkv.", 0, 8),
+    "long_wq_a": grown("attn.wq_a.", 0, 8),
+    "no_streams": without("hc_attn"),
+    "long_sinks": grown("attn_sink", 0, 2),
+    "no_expert_bias": without("ffn.gate.bias"),
+    "short_wo_a": grown("wo_a.", 0, -8),
+    "no_topk_method": keys(topk_method=None),
+    "more_keys": keys(num_key_value_heads=2),
+    "other_head_dim": keys(head_dim=32),
+    "long_w1": grown("experts.1.w1", 0, 8),
+    "all_experts": keys(first_k_dense_replace=0),
+    "no_router_biases": without("router_biases"),
+    "no_w1": without("experts.2.w1"),
+    "no_gate_weight": without("1.gate.weight"),
+    "no_shared_experts": without("shared_experts"),
+    "few_experts": keys(n_routed_experts=2),
+    "all_dense": keys(first_k_dense_replace=2),
+    "third_layer": keys(num_hidden_layers=LAYERS + 1),
+    "no_linear": lambda f, c, w: without("eagle_linear")(replace(f, prefix=""), c, w),
     "long_sink": grown("learnable_sink_param", 0, 1),
     "one_sink": grown("learnable_sink_param", 0, 1 - HEADS),
     "no_gate": without("linear_gate"),

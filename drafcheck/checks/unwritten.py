@@ -49,7 +49,13 @@ def unwritten_parameter(s: Subject) -> Iterator[Hit]:
         yield from _stops_without(s)
         return
     if plan.refused is not None and plan.refused.cause == "missing":
-        yield Hit(f"{s.engine} stops: {plan.refused.error}", (Location(file=_file(s)),), about=tuple(plan.unwritten))
+        alone = _alone(plan, [plan.refused.parameter or ""])
+        yield Hit(
+            f"{s.engine} stops: {plan.refused.error}{alone}",
+            (Location(file=_file(s)),),
+            help="export the drafter again with the counterpart" if alone else None,
+            about=tuple(plan.unwritten),
+        )
     absent = absent_layers(plan)
     unwritten = [plan.parameters[n] for n in plan.unwritten if layer_of(n) not in absent]
     switched = {name for group in idle(s) for name in group.parameters}
@@ -91,10 +97,7 @@ def _unwritten(s: Subject, missing: list[Parameter]) -> Hit:
     counted = Counter(_STATE[p.initial] for p in missing)
     states = ", ".join(f"{n} {state}" for state, n in counted.items()) if len(counted) > 1 else next(iter(counted))
     plan, _ = plans(s)
-    waiting = [t.name for p in missing for t in plan.waiting.get(p.name, [])]
-    alone = (
-        f"; {listed(waiting)} {'is' if len(waiting) == 1 else 'are'} only read with the counterpart" if waiting else ""
-    )
+    alone = _alone(plan, [p.name for p in missing])
     only_norms = list(counted) == [_STATE["ones"]]
     return Hit(
         f"nothing in the file fills {count(len(missing), 'parameter')} of {s.engine} (left: {states}): "
@@ -103,6 +106,14 @@ def _unwritten(s: Subject, missing: list[Parameter]) -> Hit:
         help="mend the names of the dropped tensors" if lost(s) else "export the drafter again with these tensors",
         severity=Severity.NOTE if only_norms else Severity.ERROR,
         about=tuple(p.name for p in missing),
+    )
+
+
+def _alone(plan: LoadPlan, parameters: list[str]) -> str:
+    """Which tensors wait for one that never comes."""
+    waiting = [t.name for name in parameters for t in plan.waiting.get(name, [])]
+    return (
+        f"; {listed(waiting)} {'is' if len(waiting) == 1 else 'are'} only read with the counterpart" if waiting else ""
     )
 
 

@@ -129,12 +129,24 @@ def join(contract: Contract, parameter: Parameter, shapes: list[Shape]) -> Fit:
             return _refuse(contract, "join_ranks", shapes[0], shape)
         if shape[1:] != shapes[0][1:]:
             return _refuse(contract, "join", shapes[0], shape, axis=1, start=number)
-    whole = (sum(shape[0] for shape in shapes), *shapes[0][1:])
-    return (
-        Fit()
-        if whole == parameter.shape or -1 in parameter.shape
-        else _plain(contract, parameter, parameter.shape, whole)
-    )
+    rows = [_filled_up(parameter, shard, shape[0]) for shard, shape in zip(parameter.shards, shapes, strict=True)]
+    built = sum(_filled_up(parameter, shard, size) for shard, size in parameter.shards.items())
+    wanted, whole = (built, *parameter.shape[1:]), (sum(rows), *shapes[0][1:])
+    return Fit() if whole == wanted or -1 in parameter.shape else _plain(contract, parameter, wanted, whole)
+
+
+def padded(parameter: Parameter, shard: str, shape: Shape) -> Fit:
+    """What is too long or too short of a shard that is filled up with zeros before it is joined."""
+    if shard not in parameter.pads or parameter.shards[shard] < 0:
+        return Fit()
+    missing = parameter.shards[shard] - shape[0]
+    return Fit(cut=max(-missing, 0), short=max(missing, 0))
+
+
+def _filled_up(parameter: Parameter, shard: str, rows: int) -> int:
+    """Rows of a shard after it is filled up to a multiple."""
+    multiple = parameter.pads.get(shard, 1)
+    return -(-rows // multiple) * multiple
 
 
 def _copied(contract: Contract, wanted: Shape, shape: Shape) -> Fit:

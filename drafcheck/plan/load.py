@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from drafcheck.lookup import MISSING, in_question, raw, settled_for
-from drafcheck.plan.fit import Fit, fit, join
+from drafcheck.plan.fit import Fit, fit, join, padded
 from drafcheck.plan.model import Drop, LoadPlan, Partial, Refusal, Write
 from drafcheck.plan.names import Route, route, stopped_at_sight
 from drafcheck.plan.parameters import build_parameters, refused_config, written_out
@@ -207,7 +207,7 @@ class _State:
                 self._forget(part for part, _ in parts)
         elif self.plan.refused is None:
             for part, where in parts:
-                self._write(part, where, fitted)
+                self._write(part, where, padded(self.plan.parameters[found.parameter], str(where.shard), part.shape))
         else:
             self._forget(part for part, _ in parts)
 
@@ -316,7 +316,9 @@ class _State:
     def _insists(self, entry: Table) -> Refusal | None:
         """What the loader says once everything is read, where something is missing or one too many."""
         every = bool(entry.get("every"))
-        if "under" in entry or "having" in entry:
+        if entry.get("waiting"):
+            missing = [name for name, waiting in self.plan.waiting.items() if waiting]
+        elif "under" in entry or "having" in entry:
             missing = [name for name in self.plan.unwritten if is_meant(entry, name)]
         elif "within" in entry or entry.get("shared_too"):
             from drafcheck.plan.insisted import insisted_on  # for these classes alone
