@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from drafcheck.cli_options import Given, RulesGiven, input_options, on_command_line, options_of, rule_options
+from drafcheck.errors import UsageError
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -57,7 +58,6 @@ def gate(**given: Unpack[GateGiven]) -> int:
 
 def _payload() -> bytes:
     """What the Hub told: at most one byte more than is allowed is read. Raises UsageError when there is nothing."""
-    from drafcheck.errors import UsageError
     from drafcheck.webhook import PAYLOAD_LIMIT
 
     text = os.environ.get("WEBHOOK_PAYLOAD", "")
@@ -84,20 +84,27 @@ def _check(event: Event, given: GateGiven) -> int:
     examined = examine_many(places, options)
     groups = [[seen for seen in examined if seen.path == place] for place in places]  # one for each engine
     reports = [report_of(group) for group in groups]
-    _print(examined, report_of(examined), given)
+    unprinted = _print(examined, report_of(examined), given)
     codes = []
     for pull, group, report in zip(event.pulls, groups, reports, strict=True):
         codes.append(report.exit_code_for(FailOn(group[0].setup.options.fail_on or given["fail_on"])))
         done = publish(Verdict(event.repo, pull, report, codes[-1]), set_status=given["set_status"])
         write_err(f"{done}\n")
+    if unprinted is not None:
+        raise unprinted
     return worst(codes)
 
 
-def _print(examined: list[Examination], report: Report, given: GateGiven) -> None:
+def _print(examined: list[Examination], report: Report, given: GateGiven) -> UsageError | None:
+    """Print the report; the error of a standard output that takes nothing, which must keep no comment back."""
     from drafcheck.output import write_out
     from drafcheck.report.formats import View, render
     from drafcheck.report.model import FailOn
     from drafcheck.report.style import style_for
 
     view = View(report, FailOn(given["fail_on"]), examined, style=style_for(given["color"], sys.stdout))
-    write_out(render("full", view))
+    try:
+        write_out(render("full", view))
+    except UsageError as error:
+        return error
+    return None

@@ -159,9 +159,9 @@ def payload(name: str = REPO, **discussion: object) -> dict[str, Any]:
 
 
 def gate(
-    hub: Hub, *args: str, told: object = None, given: bytes | None = None, **env: str
+    hub: Hub, *args: str, told: object = None, given: bytes | None = None, closed: bool = False, **env: str
 ) -> subprocess.CompletedProcess[str]:
-    """``drafcheck gate`` in a process of its own, as a webhook's job starts it."""
+    """``drafcheck gate`` in a process of its own, as a webhook's job starts it; ``closed``: without standard output."""
     text = json.dumps(payload() if told is None else told)
     home = str(hub.files.parent)
     known = {
@@ -176,6 +176,7 @@ def gate(
         **env,
     }
     command = [sys.executable, "-m", "drafcheck", "gate", *ENGINE, *args]
+    command = ["bash", "-c", 'exec "$@" >&-', "bash", *command] if closed else command
     done = subprocess.run(command, input=given or b"", env=known, capture_output=True, timeout=60, check=False)
     out = subprocess.CompletedProcess(command, done.returncode, done.stdout.decode(), done.stderr.decode())
     assert "Traceback" not in out.stderr and "hf_gate" not in out.stdout + out.stderr
@@ -195,6 +196,12 @@ def test_posts_once_and_then_edits(hub: Hub) -> None:
     assert "comment updated" in clean.stderr
     assert len(hub.comments) == 2 and "DC102" not in hub.comments[1] and "clean" in hub.comments[1]
     assert hub.status == "open" and not [a for a in hub.asked if a.endswith("/status")]
+
+
+def test_the_comment_is_made_even_if_nothing_can_be_printed(hub: Hub) -> None:
+    done = gate(hub, closed=True)
+    assert done.returncode == 2 and done.stderr.endswith("error: can not write to standard output: it is closed\n")
+    assert len(hub.comments) == 2 and "DC102" in hub.comments[1]
 
 
 def test_reads_headers_only(hub: Hub) -> None:
