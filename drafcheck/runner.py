@@ -36,8 +36,8 @@ from drafcheck.producers import producer_of
 from drafcheck.registry import Hit, Rule
 from drafcheck.report.model import INTERNAL_ERROR, NOTHING_TO_CHECK, STALE, PassedOver, Report, summarise
 from drafcheck.session import Options, Session, Setup
-from drafcheck.subject import NEEDS, Subject
-from drafcheck.words import listed
+from drafcheck.skipped import OF_TARGET_WEIGHTS, why_skipped
+from drafcheck.subject import Subject
 
 if TYPE_CHECKING:
     from drafcheck.checkpoint import Checkpoint
@@ -372,28 +372,14 @@ def _run(rule: Rule, seen: Examination) -> None:
         return
     missing = next((need for need in rule.needs if not subject.has(need)), None)
     if missing is not None:
-        seen.skipped.append((rule.code, _why_skipped(subject, missing)))
-        if missing == "target_head":  # which is asked about only once --target-weights is there
+        seen.skipped.append((rule.code, why_skipped(subject, missing)))
+        if missing in OF_TARGET_WEIGHTS:
             seen.unmet.add(rule.code)
         return
     seen.ran.append(rule.code)
     if rule.concerns and not seen.attempt("telling what is concerned", lambda: concerned(subject, rule.concerns)):
         return
     seen.attempt(f"rule {rule.code} {rule.name}", lambda: _collect(rule, subject, seen))
-
-
-def _why_skipped(subject: Subject, missing: str) -> str:
-    pointers = subject.checkpoint.pointers
-    if subject.undescribed is not None and missing in ("contract", "load"):
-        return f"needs a contract for drafts with {subject.undescribed}, which drafcheck does not have yet"
-    if missing == "target_head":
-        from drafcheck.targethead import why_no_head
-
-        return f"needs {why_no_head(subject)}"
-    if missing != "weights" or not pointers:
-        return f"needs {NEEDS[missing]}"
-    verb = "is a git lfs pointer" if len(pointers) == 1 else "are git lfs pointers"
-    return f"{listed(pointers, 2)} {verb}, so only the config was checked"
 
 
 def _collect(rule: Rule, subject: Subject, seen: Examination) -> None:

@@ -40,6 +40,7 @@ NEEDS = {
     "values": "--values",
     "target_weights": "--target-weights",
     "target_head": "the target's head in --target-weights",
+    "target_embedding": "the target's embedding in --target-weights",
     "rope": "rope facts for this draft class and release",
 }
 """What a rule can need of a Subject, each with the words that say it is missing."""
@@ -110,10 +111,10 @@ class Subject:
             return self.selection is not None and bool(self.selection.files)
         if need == "rope":
             return self._rope_is_known()
-        if need == "target_head":
-            from drafcheck.targethead import target_head
+        if need in ("target_head", "target_embedding"):
+            from drafcheck.targethead import REASONS
 
-            return target_head(self) is not None
+            return REASONS[need](self) is None
         if need == "tokenizers":
             return self._tokenizers_are_known()
         if need == "tp":  # a launch line that says nothing of it starts one process

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from drafcheck.errors import UsageError
@@ -12,6 +12,7 @@ from drafcheck.source import SourceError
 if TYPE_CHECKING:
     from drafcheck.matrix import Matrix
     from drafcheck.subject import Subject
+    from drafcheck.tensor import Tensor
 
 BAD, GOOD = 0.2, 0.5
 """Shares of the sampled rows: below the first a mapping is not the head's own, from the second on it is."""
@@ -39,6 +40,40 @@ def why_no_head(s: Subject) -> str | None:
     if other is None:
         return None
     return f"the target's head: {head.tensor.name:.100} in --target-weights has {rows:,} rows for {other:,} tokens"
+
+
+def own_embedding(s: Subject) -> Tensor | None:
+    """The embedding that the engine loads from the draft and does not put the target's in place of."""
+    load = s.load
+    if load is None or any(name.endswith(EMBEDDING) for name in load.fills_from_target):
+        return None
+    return next((w.tensor for w in load.writes if w.parameter.endswith(EMBEDDING)), None)
+
+
+def why_no_embedding(s: Subject) -> str | None:
+    """Why the weights that were named say nothing of the draft's own embedding, a clause; None where they do.
+
+    A draft without one asks nothing of them.
+    """
+    from drafcheck.matrix import matrix_called
+
+    own = own_embedding(s)
+    if own is None or s.target_weights is None:
+        return None
+    theirs = matrix_called(s.target_weights, EMBEDDING)
+    if theirs is None:
+        return f"the target's embedding, and there is no {EMBEDDING} in --target-weights of which rows can be compared"
+    if own.shape[1:] != theirs.tensor.shape[1:]:
+        width, other = own.shape[1:], theirs.tensor.shape[1:]
+        return f"an embedding as wide as the draft's: {list(width)} here, {list(other)} in --target-weights"
+    return None
+
+
+REASONS: Mapping[str, Callable[[Subject], str | None]] = {
+    "target_head": why_no_head,
+    "target_embedding": why_no_embedding,
+}
+"""By what a rule needs of ``--target-weights``: why they do not have it."""
 
 
 def refuse_foreign(s: Subject, path: str) -> None:

@@ -17,6 +17,7 @@ from drafcheck.errors import UsageError
 from drafcheck.fix.edits import Add, Replace, SetKey
 from drafcheck.fix.pieces import Span
 from drafcheck.fix.registry import Wishes
+from drafcheck.fix.text import offers
 from drafcheck.session import Options
 
 
@@ -118,7 +119,13 @@ def test_a_target_of_another_width_gives_no_head(tmp_path: Path) -> None:
     folder = drafted(tmp_path / "draft", lambda d: d.drop("lm_head.weight"))
     (tmp_path / "target").mkdir()
     write_safetensors(tmp_path / "target" / "model.safetensors", {"lm_head.weight": zeros("BF16", VOCAB, 2 * HIDDEN)})
-    assert asked(folder, "DC309", SGLANG, Wishes(unsafe=True, target_weights=str(tmp_path / "target"))) == []
+    wishes = Wishes(unsafe=True, target_weights=str(tmp_path / "target"))
+    assert asked(folder, "DC309", SGLANG, wishes) == []
+    said = "nothing in --target-weights is known to fit: DC309 missing-lm-head is not repaired"
+    assert offers(mended_draft(folder, wishes), True, wishes.target_weights) == [said]
+    write_safetensors(tmp_path / "target" / "model.safetensors", {"lm_head.weight": zeros("BF16", VOCAB, HIDDEN)})
+    done = mended_draft(folder, wishes)
+    assert "DC309" in {one.finding.rule for one in done.repaired} and not offers(done, True, wishes.target_weights)
 
 
 def test_an_embedding_with_too_few_rows_is_replaced_on_demand(tmp_path: Path) -> None:

@@ -108,6 +108,29 @@ def test_weights_of_another_model_than_the_target_are_wrong_usage(
     assert "no lm_head.weight and no embed_tokens.weight there" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("name", "width", "said"),
+    [
+        ("model.embed_tokens.weight", 32, None),
+        ("lm_head.weight", 32, "the target's embedding, and there is no embed_tokens.weight"),
+        ("model.embed_tokens.weight", 64, "an embedding as wide as the draft's: [32] here, [64] in --target-weights"),
+    ],
+)
+def test_an_embedding_that_can_not_be_compared_is_said(tmp_path: Path, name: str, width: int, said: str | None) -> None:
+    """Where the draft's own is loaded (vLLM); where the target's takes its place nothing is asked."""
+    draft = Draft(engine="vllm==0.33.0")
+    draft.weights["embed_tokens.weight"] = half(np.ones((256, 32), np.float32))
+    draft.write(tmp_path / "ckpt")
+    weights = tmp_path / "target"
+    weights.mkdir()
+    write_safetensors(weights / "model.safetensors", {name: half(np.ones((256, width), np.float32))})
+    for engine, expected in (("vllm==0.33.0", said), ("sglang==0.5.15", None)):
+        [checkpoint] = lint(tmp_path / "ckpt", engine=engine, target_weights=weights).checkpoints
+        found = [s.why for s in checkpoint.skipped if s.rule == "DC804"]
+        assert len(found) == (expected is not None) and all(str(expected) in why for why in found)
+        assert all(s.asked for s in checkpoint.skipped if s.rule == "DC804")
+
+
 def without_map(tmp_path: Path, variant: str) -> Path:
     pair = build(variant)
     del pair.weights["d2t"]

@@ -9,7 +9,7 @@ from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.plan.vocabulary import EMBEDDING
 from drafcheck.registry import Hit, rule
 from drafcheck.source import SourceError
-from drafcheck.targethead import BAD, GOOD, target_head
+from drafcheck.targethead import BAD, GOOD, own_embedding, target_head
 
 if TYPE_CHECKING:
     from drafcheck.matrix import Matrix
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _SAMPLE = 512  # rows of an embedding that are compared
 
 
-@rule("DC804", "embedding-differs", Severity.WARNING, needs=("load", "target_weights"))
+@rule("DC804", "embedding-differs", Severity.WARNING, needs=("load", "target_weights", "target_embedding"))
 def embedding_differs(s: Subject) -> Iterator[Hit]:
     """The drafter's embedding is not the target's.
 
@@ -37,12 +37,11 @@ def embedding_differs(s: Subject) -> Iterator[Hit]:
     """
     from drafcheck.matrix import matrix_called, matrix_in
 
-    assert s.load is not None and s.target_weights is not None
-    tensor = next((w.tensor for w in s.load.writes if w.parameter.endswith(EMBEDDING)), None)
-    filled = {name for name in s.load.fills_from_target if name.endswith(EMBEDDING)}
-    theirs = matrix_called(s.target_weights, EMBEDDING)
+    assert s.target_weights is not None
+    tensor = own_embedding(s)
     ours = matrix_in(s.checkpoint, tensor) if tensor is not None else None
-    if ours is None or theirs is None or filled or ours.tensor.shape[1:] != theirs.tensor.shape[1:]:
+    theirs = matrix_called(s.target_weights, EMBEDDING)
+    if ours is None or theirs is None:
         return
     told = _difference(ours, theirs)
     if told is not None:

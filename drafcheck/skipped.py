@@ -1,0 +1,29 @@
+"""Why a rule can not run, in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from drafcheck.subject import NEEDS
+from drafcheck.words import listed
+
+if TYPE_CHECKING:
+    from drafcheck.subject import Subject
+
+OF_TARGET_WEIGHTS = ("target_head", "target_embedding")
+"""What is asked about only once ``--target-weights`` is there: that it is missing is said however little else is."""
+
+
+def why_skipped(subject: Subject, missing: str) -> str:
+    """A line on what a rule needs and the subject has not; ``missing`` is a key of NEEDS."""
+    pointers = subject.checkpoint.pointers
+    if subject.undescribed is not None and missing in ("contract", "load"):
+        return f"needs a contract for drafts with {subject.undescribed}, which drafcheck does not have yet"
+    if missing in OF_TARGET_WEIGHTS:
+        from drafcheck.targethead import REASONS
+
+        return f"needs {REASONS[missing](subject)}"
+    if missing != "weights" or not pointers:
+        return f"needs {NEEDS[missing]}"
+    verb = "is a git lfs pointer" if len(pointers) == 1 else "are git lfs pointers"
+    return f"{listed(pointers, 2)} {verb}, so only the config was checked"
