@@ -220,7 +220,7 @@ SPECIAL: dict[str, Edit] = {
     "wrong_layer_types": keys(layer_types=["full_attention"]),
     "strange_layer_types": keys(layer_types=["full_attention"] * LAYERS),
     "indexed": keys(layer_types=["indexed_attention"] * LAYERS),
-    "renamed_two": keys(num_nextn_predict_layers=2, architectures=["HYV4ForCausalLMNextN"]),
+    "renamed_two": together(keys(num_nextn_predict_layers=2), renamed),
     "two": keys(num_nextn_predict_layers=2),
     "one_layer": keys(num_hidden_layers=1),
     "short_gate_down": grown("gate_down_projection", 1, -8),

@@ -242,7 +242,7 @@ DOTS3 = (
 )
 DEEPSEEK_V4 = (
     *("other_head", "as_layer", "no_wkv", "long_wkv", "long_wq_a", "no_streams", "long_sinks", "no_expert_bias"),
-    *("short_wo_a", "two", "renamed_two", "one_layer", "no_topk_method", "more_keys", "other_head_dim", "long_w1"),
+    *("short_wo_a", "two", "renamed_two", "no_topk_method", "more_keys", "other_head_dim", "long_w1"),
 )
 MISTRAL = (
     *("all_experts", "no_router_biases", "no_w1", "long_w1", "no_gate_weight", "no_shared_experts", "few_experts"),
