@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mtp_heads import FAMILIES as FAMILIES_OF_HEADS
 from packaging.version import Version
 from recorded import rows, unpack
+from test_mtp import packed, save
 from test_mtp_verdicts import disagreements
 
 import drafcheck
@@ -84,3 +86,17 @@ def test_a_launch_names_the_method_or_leaves_it_to_the_config(
     launch.write_text(f"vllm serve {draft} --speculative-config '{{{line}, \"num_speculative_tokens\": 1}}'\n")
     report = drafcheck.lint(draft, engine=f"vllm=={release}", target=draft, launch=launch)
     assert {f.rule for f in report.findings} & {"DC701"} == set(rules)
+
+
+@pytest.mark.parametrize("release", ["0.9.2", "0.16.0", "0.33.0"])
+def test_a_quantised_checkpoint_is_compared_by_its_names(tmp_path: Path, release: str) -> None:
+    """Of such a checkpoint nothing has to be there, and no finding is certain."""
+    head = FAMILIES_OF_HEADS["deepseek"]
+    config = {**head.config(), "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}
+    whole = packed(head.weights(), "weight_scale_inv")
+    save(tmp_path, config, whole)
+    report = drafcheck.lint(tmp_path, engine=f"vllm=={release}")
+    assert ([f.rule for f in report.findings], report.checkpoints[0].outcome.value) == ([], "clean")
+    save(tmp_path, config, {n: t for n, t in whole.items() if "o_proj" not in n})
+    (found,) = drafcheck.lint(tmp_path, engine=f"vllm=={release}").findings
+    assert (found.rule, found.confidence.value) == ("DC102", "likely")

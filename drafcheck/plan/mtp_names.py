@@ -124,7 +124,7 @@ def route_layer(contract: Contract, name: str, parameters: Collection[str]) -> R
         name = name.replace(old, new)
     name = next((whole for part, whole in names.get("becomes", []) if part in name), name)
     if names.get("quantised_parts"):
-        return _quantised(contract, name, parameters)
+        return _asked_modules(contract, _quantised(contract, name, parameters), parameters)
     found = _projection(contract, name, parameters) or _rest(names, name, parameters)
     return _asked_modules(contract, found, parameters)
 
