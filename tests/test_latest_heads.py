@@ -10,8 +10,10 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
+from mtp_heads_latest import deepseek_v4_config, deepseek_v4_weights
 from recorded import rows, unpack
 from test_mtp_verdicts import FOLDER, disagreements, subject_of
+from weights import write_safetensors, zeros
 
 from drafcheck import lint
 
@@ -25,6 +27,8 @@ WITH = {
     "dots3-no_g": {"DC102"},
     "dots3-long_g": {"DC201"},
     "mistral3-no_w1": {"DC103"},
+    "deepseek_v4-no_streams": {"DC102"},
+    "deepseek_v4-no_wkv": {"DC102"},
     "gigachat-no_gate_up": {"DC102"},
     "gigachat-short_gate_down": {"DC201"},
 }
@@ -54,6 +58,22 @@ def test_a_healthy_head_is_clean_in_the_first_release_and_in_the_newest(corpus: 
     release = [row["releases"] for row in ROWS if row["checkpoint"] == f"{family}-healthy"][-1][place]
     report = lint(corpus / f"{family}-healthy", engine=f"sglang=={release}", algorithm="EAGLE")
     assert {finding.rule for finding in report.findings} <= {"DC107"}
+
+
+def test_a_quantised_head_of_deepseek_v4_is_compared_by_name(tmp_path: Path) -> None:
+    """As it is published: each weight with a scale beside it; a layer whose weight is missing is still told."""
+    weights = deepseek_v4_weights()
+    scaled = [n for n in weights if n.startswith("mtp.") and (".w" in n or "_proj" in n) and n.endswith(".weight")]
+    weights |= {name.removesuffix("weight") + "scale": zeros("U8", 1, 1) for name in scaled}
+    quantised = {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128], "scale_fmt": "ue8m0"}
+    config = deepseek_v4_config() | {"quantization_config": quantised}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    write_safetensors(tmp_path / "model.safetensors", weights, {"format": "pt"})
+    assert not lint(tmp_path, engine="sglang==0.5.12", algorithm="EAGLE").findings
+    del weights["mtp.0.attn.wo_b.weight"]
+    write_safetensors(tmp_path / "model.safetensors", weights, {"format": "pt"})
+    report = lint(tmp_path, engine="sglang==0.5.12", algorithm="EAGLE")
+    assert "DC102" in {finding.rule for finding in report.findings}
 
 
 @pytest.mark.parametrize("checkpoint", sorted(WITH))
