@@ -249,6 +249,13 @@ def test_another_repair_is_not_promised_where_it_would_have_to_rewrite_such_a_pi
     assert "DC105" in {one.finding.rule for one in done.repaired} and not hindrances(done)
 
 
+def test_nothing_is_read_to_see_what_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checkpoint may lie far away."""
+    with_entry(tmp_path, text("x") + SPARSE, broken=True)
+    monkeypatch.setattr("drafcheck.fix.state.open_folder", None)
+    assert not any(f.fixable for f in checked(tmp_path, SGLANG).findings)
+
+
 def test_what_needs_no_such_pickle_is_repaired_all_the_same(tmp_path: Path) -> None:
     """The config, where the names in the pickle stay as they are."""
     with_entry(tmp_path, text("x") + SPARSE, broken=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from drafcheck.errors import UsageError
 from drafcheck.fix.edits import Edit, merged
 from drafcheck.fix.registry import Wishes, load_repairs
-from drafcheck.fix.state import NOTHING_CHANGED, State, after
+from drafcheck.fix.state import NOTHING_CHANGED, refuse_unwritable
 
 if TYPE_CHECKING:
     from drafcheck.finding import Finding
@@ -24,7 +24,7 @@ def why_not(s: Subject, rule: str, edits: Iterable[Edit]) -> str | None:
     if all(file.is_safetensors for file in checkpoint.files):
         return None
     try:
-        after(State(checkpoint.given, checkpoint.place), checkpoint, merged((rule, edit) for edit in edits))
+        refuse_unwritable(checkpoint, merged((rule, edit) for edit in edits))
     except UsageError as error:
         return str(error).removesuffix(NOTHING_CHANGED)
     return None

@@ -20,6 +20,7 @@ from drafcheck.fix.edits import (
     Convert,
     Drop,
     DropFile,
+    Edit,
     Edits,
     Reindex,
     RemoveKey,
@@ -122,16 +123,30 @@ def after(state: State, checkpoint: Checkpoint, edits: Edits) -> State:
 
     Raises UsageError when they can not be made: a file that can not be read again, a name that would be there twice.
     """
+    changes = _taken(checkpoint, edits)
+    state = _with_index(_with_weights(state, changes), checkpoint, changes)
+    text = changes.config()
+    return state if text is None else _with_file(state, Spliced(CONFIG, [text]), CONFIG)
+
+
+def refuse_unwritable(checkpoint: Checkpoint, edits: Iterable[Edit]) -> None:
+    """Raises UsageError as ``after`` does for weight files that can not be written; nothing is read for it."""
+    _with_weights(State(checkpoint.given, checkpoint.place), _taken(checkpoint, edits))
+
+
+def _taken(checkpoint: Checkpoint, edits: Iterable[Edit]) -> _Changes:
     changes = _Changes(checkpoint)
     for edit in edits:
         changes.take(edit)
+    return changes
+
+
+def _with_weights(state: State, changes: _Changes) -> State:
     for old, new in changes.weights():
         state = _with_file(state, new, old)
     for name in changes.dropped:
         state = _without(state, name)
-    state = _with_index(state, checkpoint, changes)
-    text = changes.config()
-    return state if text is None else _with_file(state, Spliced(CONFIG, [text]), CONFIG)
+    return state
 
 
 class _Changes:
