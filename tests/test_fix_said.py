@@ -76,6 +76,23 @@ def test_a_diff_says_that_its_folder_is_taken(broken: Path, tmp_path: Path) -> N
     assert "ckpt-fixed is there already" in fix(broken, *ENGINE, "--diff").output
 
 
+def test_a_diff_says_that_its_folder_can_not_be_made(
+    broken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goal = tmp_path / "nowhere" / "new"
+    line = f"can not write {goal}: there is no folder {goal.parent}"
+    assert fix(broken, *ENGINE, "--diff", "--output", goal).output.endswith(f"nothing would be written: {line}\n")
+    with pytest.raises(UsageError, match="there is no folder"):
+        fix(broken, *ENGINE, "--output", goal)
+    goal.parent.mkdir()
+    assert "nothing would be written" not in fix(broken, *ENGINE, "--diff", "--output", goal).output
+    with monkeypatch.context() as patch:  # what a folder of somebody else says, whoever runs the tests
+        patch.setattr("os.access", lambda path, *_: Path(path) != goal.parent)
+        line = f"nothing would be written: nothing may be made in {goal.parent}\n"
+        assert fix(broken, *ENGINE, "--diff", "--output", goal).output.endswith(line)
+    assert fix(broken, *ENGINE, "--output", goal).return_value == 0
+
+
 @pytest.mark.parametrize("where", ["", "new", "deep/new", "../ckpt/new", "../link/new"])
 def test_no_new_folder_in_the_old_one(broken: Path, where: str) -> None:
     (broken.parent / "link").symlink_to(broken)

@@ -224,10 +224,12 @@ def _hindered(path: str, given: FixGiven) -> list[str]:
     if given["in_place"]:
         return []
     try:
-        need_free(_goal(path, given["output"]))
+        goal = _goal(path, given["output"])
+        need_free(goal)
     except UsageError as error:
         return [f"nothing would be written: {error}"]
-    return []
+    writable = os.access(goal.parent, os.W_OK | os.X_OK)
+    return [] if writable else [f"nothing would be written: nothing may be made in {goal.parent}"]
 
 
 def _written(goal: str, place: Place, mended: Mended, watch: Watch, given: FixGiven) -> tuple[Examination, list[str]]:

@@ -79,10 +79,12 @@ def _resolved(goal: Path) -> Path:
 
 
 def need_free(goal: Path) -> None:
-    """Raises UsageError when there is something at ``goal`` already."""
+    """Raises UsageError when there is something at ``goal`` already, or nothing can be made there."""
     try:
         if os.path.lexists(goal) and (not stat.S_ISDIR(goal.stat().st_mode) or any(goal.iterdir())):
             raise UsageError(f"{goal} is there already and is no empty folder: name another one with --output")
+        if not goal.parent.is_dir():
+            raise UsageError(f"can not write {goal}: there is no folder {goal.parent}")
     except OSError as error:
         raise UsageError(f"can not write {goal}: {reason(error)}") from error
 
