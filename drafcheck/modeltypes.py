@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.version import Version
 
-from drafcheck.contract import Engine, Table, in_force, load_toml
+from drafcheck.contract import Engine, Table, in_force, load_toml, releases
 
 if TYPE_CHECKING:
     from drafcheck.config import DraftConfig
@@ -33,6 +33,12 @@ def knows(engine: Engine, model_type: str) -> bool | None:
     if True in answers:
         return True
     return False if answers == (False, False) else None
+
+
+def first_that_knows(engine: Engine, model_type: str) -> Version | None:
+    """The first release after this one whose config loader knows a model_type for sure."""
+    later = (version for version in releases(engine.name) if version > engine.known)
+    return next((v for v in later if knows(engine._replace(version=str(v), known=v), model_type)), None)
 
 
 def _listed(since: Table, name: str, least: str, most: str) -> bool | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from assistant_drafts import assistant
 from make_newer_corpus import ALL, drafts
 from recorded import rows, unpack
 from test_mtp_verdicts import FOLDER, disagreements
@@ -78,6 +79,8 @@ FOUND = {
     "minimax-no-prefix": ("0.5.23", {"DC102"}),
     "glm_ocr-no_projection": ("0.5.11", {"DC102"}),
     "glm_ocr-no_layer": ("0.5.23", {"DC102"}),
+    "qwen4-no_projection": ("0.5.23", {"DC102"}),
+    "qwen4_indexed-no_layer": ("0.5.23", {"DC102"}),
     "iquest-no-sink": ("0.5.21", {"DC102"}),
     "iquest-extra": ("0.5.23", {"DC104"}),
 }
@@ -101,3 +104,24 @@ def test_a_healthy_one_passes(corpus: Path, name: str) -> None:
         report = lint(corpus / name, engine=f"sglang=={release}")
         assert not report.findings, (release, report.findings)
         assert report.checkpoints[0].outcome.value == "clean"
+
+
+def test_an_assistant_is_as_wide_as_its_backbone_says(tmp_path: Path) -> None:
+    draft = assistant()
+    draft.write(tmp_path / "fits")
+    assert not lint(tmp_path / "fits", engine="sglang==0.5.23").findings
+    assert draft.target is not None
+    draft.target["hidden_size"] = 64
+    draft.write(tmp_path / "wide")
+    (found,) = lint(tmp_path / "wide", engine="sglang==0.5.23").findings
+    assert (found.rule, "backbone_hidden_size is 48" in found.message) == ("DC409", True)
+
+
+def test_a_model_type_that_a_later_release_knows(corpus: Path) -> None:
+    (found,) = lint(corpus / "gemma4-healthy", engine="sglang==0.5.12").findings
+    assert (found.rule, found.help) == ("DC502", "serve with sglang >= 0.5.15, which knows it")
+
+
+def test_an_assistant_is_no_eagle3_head(corpus: Path) -> None:
+    report = lint(corpus / "gemma4-healthy", engine="sglang==0.5.23", algorithm="EAGLE3")
+    assert [finding.rule for finding in report.findings] == ["DC504"]

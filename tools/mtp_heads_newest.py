@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mtp_heads import DENSE, HEAD_DIM, HIDDEN, KV_HEADS, LAYERS, Family, Json, bf16, common, gqa, norms
-from mtp_heads_later import nested
+from mtp_heads_later import nested, qwen3_5_moe_config, qwen3_5_moe_weights
 from weights import Weights
 
 OCR_LAYER = f"model.language_model.layers.{LAYERS}."
@@ -40,7 +40,69 @@ def glm_ocr_weights() -> Weights:
     }
 
 
-NEWEST = {family.name: family for family in (Family("glm_ocr", "0.5.9", OCR_LAYER, glm_ocr_config, glm_ocr_weights),)}
+STREAMS, RANK, INDEX_HEADS, INDEX_DIM = 3, 10, 2, 16
+
+
+def qwen4_config() -> Json:
+    """Qwen4-Exp: Qwen3.5 with experts and several residual streams."""
+    config = qwen3_5_moe_config()
+    text = config["text_config"] | {"model_type": "qwen4_exp_text", "hc_count": STREAMS, "hc_lowrank": RANK}
+    outer = {"architectures": ["Qwen4ExpForConditionalGeneration"], "model_type": "qwen4_exp"}
+    return config | outer | {"text_config": text}
+
+
+def qwen4_weights() -> Weights:
+    """The tensors under ``mtp.``, whose layer has no norms but those of its connections."""
+    taken = {name: w for name, w in qwen3_5_moe_weights().items() if ".fc." not in name and "_layernorm" not in name}
+    del taken["mtp.norm.weight"]
+    wide = STREAMS * HIDDEN
+    taken |= {f"mtp.{part}.weight": bf16(HIDDEN, HIDDEN) for part in ("fc_embedding", "fc_hidden")}
+    taken["mtp.pre_fc_norm_hidden.weight"] = bf16(wide)
+    layer = "mtp.layers.0"
+    for place in (f"{layer}.attn_hyper_connection", f"{layer}.mlp_hyper_connection", "mtp.hyper_connection_mixer"):
+        taken |= {
+            f"{place}.hc_norm.weight": bf16(wide),
+            f"{place}.input_mix_weight_down.weight": bf16(RANK, wide),
+            f"{place}.input_mix_weight_up.weight": bf16(wide, RANK),
+        }
+        if place.startswith(layer):
+            taken[f"{place}.block_inject_weight.weight"] = bf16(STREAMS, wide)
+    return taken
+
+
+def qwen4_indexed_config() -> Json:
+    """The same, attending to chosen blocks."""
+    config = qwen4_config()
+    config["text_config"] |= {"indexer_n_heads": INDEX_HEADS, "indexer_kv_heads": 1, "indexer_head_dim": INDEX_DIM}
+    config["text_config"] |= {"indexer_budget": 2048, "indexer_compress_ratio": 4}
+    return config
+
+
+def qwen4_indexed_weights() -> Weights:
+    """With what chooses the blocks."""
+    place = "mtp.layers.0.self_attn.indexer"
+    return qwen4_weights() | {
+        f"{place}.index_qk_proj.weight": bf16((INDEX_HEADS + 1) * INDEX_DIM, HIDDEN),
+        f"{place}.q_layernorm.weight": bf16(INDEX_DIM),
+        f"{place}.k_layernorm.weight": bf16(INDEX_DIM),
+    }
+
+
+QWEN4_OWN = "fc_hidden.weight"
+
+NEWEST = {
+    family.name: family
+    for family in (
+        Family("glm_ocr", "0.5.9", OCR_LAYER, glm_ocr_config, glm_ocr_weights),
+        Family("qwen4", "0.5.20", "mtp.", qwen4_config, qwen4_weights, QWEN4_OWN),
+        Family("qwen4_indexed", "0.5.20", "mtp.", qwen4_indexed_config, qwen4_indexed_weights, QWEN4_OWN),
+    )
+}
+
+
+def _scaled(table: Json, key: str) -> None:
+    table[key] *= 4
+
 
 BESIDE: dict[str, Callable[[Json], object]] = {
     "two": lambda config: config["text_config"].update(num_nextn_predict_layers=2),
@@ -50,6 +112,14 @@ BESIDE: dict[str, Callable[[Json], object]] = {
     "biased": lambda config: config["text_config"].update(attention_bias=True),
     "bias-unsaid": lambda config: config["text_config"].pop("attention_bias", None),
     "on-top": lambda config: config.update(num_hidden_layers=7),
+    "one-stream": lambda config: config["text_config"].update(hc_count=config["text_config"]["hc_count"] // 3),
+    "four-streams": lambda config: config["text_config"].update(hc_count=config["text_config"].pop("hc_count") + 1),
+    "streams-unsaid": lambda config: config["text_config"].pop("hc_count"),
+    "rank-differs": lambda config: config["text_config"].update(hc_lowrank=config["text_config"]["hc_lowrank"] + 2),
+    "index-heads": lambda config: config["text_config"].update(
+        indexer_n_heads=4 * config["text_config"]["indexer_n_heads"]
+    ),
+    "no-index-dim": lambda config: config["text_config"].pop("indexer_head_dim"),
     "no-head-dim": lambda config: config["text_config"].pop("head_dim"),
 }
 """Changes of configs with a text_config, by name."""

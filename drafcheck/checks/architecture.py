@@ -13,7 +13,7 @@ from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.fitting import fitting_class, fitting_here
 from drafcheck.flat import flattened, nested_anew
 from drafcheck.heads import Head, draft_class, head_in, label_of, misfit, nested_for, taken_since
-from drafcheck.modeltypes import book, is_dispensable, knows, nested_keys, of_the_class
+from drafcheck.modeltypes import book, first_that_knows, is_dispensable, knows, nested_keys, of_the_class
 from drafcheck.plan.admission import looked_for, names_count
 from drafcheck.registry import Hit, rule
 from drafcheck.subject import Subject
@@ -169,10 +169,16 @@ def unknown_model_type(s: Subject) -> Iterator[Hit]:
         yield Hit(
             f"{s.engine} does not know model_type {s.config.model_type}: {refusal}",
             (s.config.at("model_type"),),
-            help=MODEL_TYPE_ADVICE,
+            help=_newer(s, s.config.model_type) or MODEL_TYPE_ADVICE,
             confidence=Confidence.CERTAIN if s.engine.exact else Confidence.LIKELY,
             fixable=of_the_class(s) is not None,
         )
+
+
+def _newer(s: Subject, model_type: str) -> str | None:
+    """The advice where no other model_type is known to do, and a later release knows this one."""
+    later = first_that_knows(s.engine, model_type) if of_the_class(s) is None else None
+    return f"serve with {s.engine.name} >= {later}, which knows it" if later is not None else None
 
 
 def _remote_code(s: Subject, config: DraftConfig, auto_config: str) -> Iterator[Hit]:

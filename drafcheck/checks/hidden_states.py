@@ -292,18 +292,14 @@ def target_hidden_size(s: Subject) -> Iterator[Hit]:
     if theirs is None or own is None or hidden_size_meant(s) is not None:
         return
     said = s.contract.value("target_hidden", s.config)
+    if s.contract.states != "aux":
+        yield from _fed_as_they_are(s, own if said is None else said, theirs)
+        return
     if theirs == own:
         yield from _another_width(s, said, theirs)
         return
     place = (s.config.at("hidden_size"), s.target.at(*s.target.route, "hidden_size"))
-    if s.contract.states != "aux":
-        yield Hit(
-            f"the drafter's hidden size is {own}, the target's {theirs}: {s.engine} feeds this class the target's "
-            "hidden states as they are",
-            place,
-            help="serve it with the target that it was trained on",
-        )
-    elif said != theirs:
+    if said != theirs:
         yield Hit(
             f"the drafter's hidden size is {own}, the target's {theirs}, and {s.engine} takes {said} for one state",
             place,
@@ -317,6 +313,22 @@ def target_hidden_size(s: Subject) -> Iterator[Hit]:
             place,
             help="ship the embed_tokens.weight that the drafter was trained with",
         )
+
+
+def _fed_as_they_are(s: Subject, width: int, theirs: int) -> Iterator[Hit]:
+    """A class without a width of its own for the target's states, or with one that another key tells."""
+    assert s.target is not None and s.config is not None and s.contract is not None
+    if width == theirs:
+        return
+    named = key_of(s.contract, s.config, "target_hidden") if "target_hidden" in s.contract.read else None
+    key = named or "hidden_size"
+    what, whose = ("hidden size", "the target's") if key == "hidden_size" else (key, "the target's hidden size")
+    yield Hit(
+        f"the drafter's {what} is {width}, {whose} {theirs}: "
+        f"{s.engine} feeds this class the target's hidden states as they are",
+        (s.config.at(key), s.target.at(*s.target.route, "hidden_size")),
+        help="serve it with the target that it was trained on",
+    )
 
 
 def _another_width(s: Subject, said: int | None, theirs: int) -> Iterator[Hit]:
