@@ -155,8 +155,8 @@ def quantised(draft: Draft) -> None:
     draft.set(quantization_config={"quant_method": "fbgemm_fp8"})
 
 
-@case("good/renamed-in-draft-mode", "0.5.15")
+@case("good/renamed-in-draft-mode", "0.5.23")
 def renamed_in_draft_mode(draft: Draft) -> None:
     """Draft mode replaces this name by that of the target's MTP class: no class of this name need be a draft class."""
-    draft.set(architectures=["GlmOcrForConditionalGeneration"], model_type="glm_ocr")
+    draft.set(architectures=["InklingForConditionalGeneration"], model_type="inkling_mm_model")
     draft.weights = {f"mtp.layers.0.{name}": weight for name, weight in draft.weights.items() if "norm" in name}
