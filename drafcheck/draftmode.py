@@ -39,11 +39,11 @@ def class_name(engine: Engine, config: DraftConfig, name: str, algorithm: str) -
     if config.settled:
         return name
     rule = rewriting(engine, algorithm)
-    other = overridden(engine, config) if rule is None or rule.get("overridden") else None
+    other = overridden(engine, config, algorithm) if rule is None or rule.get("overridden") else None
     return other if other and rule is None else draft_mode_name(engine, other or name, algorithm)
 
 
-def overridden(engine: Engine, config: DraftConfig) -> str | None:
+def overridden(engine: Engine, config: DraftConfig, algorithm: str = "") -> str | None:
     """The class that the release writes into the config of a draft before it looks for one; None where it does not.
 
     It goes by the first class that the config names, or by the model type: a head in the target's own checkpoint has
@@ -55,9 +55,17 @@ def overridden(engine: Engine, config: DraftConfig) -> str | None:
         meant = entry.get("of_type", config.model_type) == config.model_type and engine.within(
             entry.get("versions", "")
         )
-        if found is not None and meant:
+        if found is not None and meant and _is_bundled(entry, config, algorithm):
             return str(found)
     return None
+
+
+def _is_bundled(entry: Table, config: DraftConfig, algorithm: str) -> bool:
+    """Whether the algorithm is one of those that an override is for, and the config has one of its keys."""
+    keys = entry.get("keys", [])
+    return one_of(algorithm, entry.get("algorithms", [algorithm])) and (
+        not keys or any(config.data.get(key) is not None for key in keys)
+    )
 
 
 def draft_mode_name(engine: Engine, architecture: str, algorithm: str = "") -> str:

@@ -16,6 +16,10 @@ from test_mtp_verdicts import FOLDER, disagreements, subject_of
 from weights import write_safetensors, zeros
 
 from drafcheck import lint
+from drafcheck.config import DraftConfig
+from drafcheck.contract import resolve_engine
+from drafcheck.jsonpos import Document
+from drafcheck.plan.admission import chosen_class
 
 ROWS = rows(FOLDER / "latest.jsonl")
 FAMILIES = sorted({row["checkpoint"].partition("-")[0] for row in ROWS})
@@ -74,6 +78,24 @@ def test_a_quantised_head_of_deepseek_v4_is_compared_by_name(tmp_path: Path) -> 
     write_safetensors(tmp_path / "model.safetensors", weights, {"format": "pt"})
     report = lint(tmp_path, engine="sglang==0.5.12", algorithm="EAGLE")
     assert "DC102" in {finding.rule for finding in report.findings}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "key", "release", "named"),
+    [
+        ("DSPARK", "dspark_block_size", "0.5.16", "DeepseekV4ForCausalLMDSpark"),
+        ("dspark", "dspark_target_layer_ids", "0.5.23", "DeepseekV4ForCausalLMDSpark"),
+        ("DSPARK", "block_size", "0.5.16", "DeepseekV4ForCausalLMNextN"),
+        ("EAGLE", "dspark_block_size", "0.5.16", "DeepseekV4ForCausalLMNextN"),
+        ("DSPARK", "dspark_block_size", "0.5.15", "DeepseekV4ForCausalLMNextN"),
+    ],
+)
+def test_the_algorithm_says_which_head_of_deepseek_v4_is_the_draft(
+    algorithm: str, key: str, release: str, named: str
+) -> None:
+    config = DraftConfig(Document("config.json", deepseek_v4_config() | {key: [1]}))
+    engine = resolve_engine(f"sglang=={release}")
+    assert chosen_class(engine, config, algorithm) == named
 
 
 @pytest.mark.parametrize("checkpoint", sorted(WITH))
