@@ -8,8 +8,7 @@ Importing the package costs nothing; the first use of a name imports what it nee
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # that of typing is not imported: until Ctrl-C is taken care of as little as can be is
 if TYPE_CHECKING:
     from drafcheck.errors import UsageError
     from drafcheck.finding import Finding

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import signal
-from typing import NoReturn
+
+TYPE_CHECKING = False  # as in the package itself
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 
 def main() -> NoReturn:
