@@ -20,6 +20,9 @@ TAKEN = {
     "dflash": "vllm==0.22.1",
     "mla": "vllm==0.33.0",
     "speculators": "vllm==0.11.0",
+    "dspark": "sglang==0.5.16",
+    "mtp-deepseek": "sglang==0.5.12",
+    "mtp-glm": "sglang==0.5.23",
 }
 
 
@@ -27,7 +30,8 @@ TAKEN = {
 def test_a_base_is_taken_as_it_is(tmp_path: Path, base: str) -> None:
     (tmp_path / "target").mkdir()
     write(Recipe(0, base, ()), tmp_path / "draft")
-    options = Options(engine=TAKEN[base], algorithm=METHODS.get(base, "eagle3"))
+    of_vllm = TAKEN[base].startswith("vllm")
+    options = Options(engine=TAKEN[base], algorithm=METHODS.get(base, "eagle3") if of_vllm else None)
     seen = inspect_one(str(tmp_path / "draft"), options).subject
     assert seen is not None
     assert seen.load is not None

@@ -325,3 +325,54 @@ def test_a_projection_without_a_place_gets_its_prefix_first(tmp_path: Path, base
         refused = seen.subject.load.refused
         assert (refused.error if refused is not None else None) == error
         write_safetensors(file, {n: w for n, w in read_safetensors(file).items() if n != name}, {"format": "pt"})
+
+
+LAYER = "model.layers.2"
+KEYS_OF_A_LAYER = (  # a base, a key of its config, a value that stops the release, the error, one that does not
+    ("mtp-deepseek", "num_experts_per_tok", None, "TypeError", 1),
+    ("mtp-deepseek", "n_group", None, "AssertionError", 1),
+    ("mtp-deepseek", "first_k_dense_replace", None, "TypeError", 0),
+    ("mtp-deepseek", "moe_layer_freq", ..., "AttributeError", 1),
+    ("mtp-deepseek", "topk_method", ..., "AttributeError", "noaux_tc"),
+    ("mtp-deepseek", "rope_theta", None, "AssertionError", 10000.0),
+    ("mtp-glm", "partial_rotary_factor", None, "TypeError", 0.5),
+    ("mtp-glm", "rope_theta", None, "TypeError", 10000.0),
+)
+
+
+@pytest.mark.parametrize("release", ("0.5.12", "0.5.16", "0.5.23"))
+@pytest.mark.parametrize("case", KEYS_OF_A_LAYER)
+def test_keys_that_a_decoder_layer_asks_for(
+    tmp_path: Path, release: str, case: tuple[str, str, object, str, object]
+) -> None:
+    base, key, bad, error, good = case
+    refused = refusal(tmp_path / "bad", release, base, **{key: bad})
+    assert refused is not None and refused.error.startswith(error)
+    assert refusal(tmp_path / "good", release, base, **{key: good}) is None
+
+
+def test_a_null_size_of_a_value_is_that_of_a_head(tmp_path: Path) -> None:
+    """Since 0.5.14, in the layers of DeepSeek too: 64 wide, 4 heads."""
+    assert refusal(tmp_path / "before", "0.5.12", "mtp-deepseek", v_head_dim=None) is not None
+    s = subject(tmp_path / "since", "0.5.16", "mtp-deepseek", v_head_dim=None)
+    assert s.load is not None and s.load.refused is None
+    assert s.load.parameters["model.decoder.self_attn.o_proj.weight"].shape == (64, 64)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "error"),
+    [
+        ("experts.3.down_proj", (64,), "IndexError"),
+        ("experts.0.gate_proj", (1, 32, 64), "RuntimeError: start (0) + length (32) exceeds dimension size (1)."),
+        ("experts.0.gate_proj", (32, 64), ""),
+    ],
+)
+def test_an_expert_of_another_rank(tmp_path: Path, name: str, shape: tuple[int, ...], error: str) -> None:
+    folder = made(tmp_path, "mtp-glm", {})
+    weights = read_safetensors(folder / "model.safetensors")
+    weights[f"{LAYER}.mlp.{name}.weight"] = Weight("BF16", shape)
+    write_safetensors(folder / "model.safetensors", weights)
+    seen = inspect_one(str(folder), Options(engine="sglang==0.5.16")).subject
+    assert seen is not None and seen.load is not None
+    refused = seen.load.refused
+    assert (refused.error[: len(error)] if refused is not None else "") == error

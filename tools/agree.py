@@ -72,8 +72,9 @@ def _says(shape: str, error: str) -> bool:
 def _tensors_differ(row: dict[str, Any], plan: LoadPlan, *, all_read: bool) -> list[str]:
     """``all_read``: the loader reads everything before it writes; what a refusal leaves out was yielded as well."""
     loaded: dict[str, set[str]] = defaultdict(set)
+    unseen = _written_over(row, plan)
     for write in plan.writes:
-        if write.parameter not in _empty(plan):
+        if write.parameter not in _empty(plan) and write.tensor.name not in unseen:
             loaded[write.tensor.name].add(write.parameter)
     for tensor in plan.mappings:
         loaded[tensor.name].add(MAPPING)
@@ -84,6 +85,12 @@ def _tensors_differ(row: dict[str, Any], plan: LoadPlan, *, all_read: bool) -> l
     dropped = {drop.tensor.name for drop in plan.dropped} | {t.name for t in plan.unread if all_read} | nowhere
     differ = dropped ^ (set(row["dropped"]) - set(_waited(row, plan)))
     return problems + ([f"dropped {differ}"] if differ else [])
+
+
+def _written_over(row: dict[str, Any], plan: LoadPlan) -> set[str]:
+    """Tensors written over by a later one after all were read: the recording sees what is left in the parameter."""
+    late = {write.tensor.name for write in plan.writes if write.parameter in row.get("late", ())}
+    return {before.name for before, _ in plan.collisions} & late
 
 
 def _waited(row: dict[str, Any], plan: LoadPlan) -> dict[str, set[str]]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from class_drafts import YARN
 from drafts import Draft, draft_config
+from mtp_heads import FAMILIES
 from weights import Weights, mask, offsets, spread, zeros
 
 HIDDEN, HEADS, KV_HEADS, HEAD_DIM, INTERMEDIATE = 64, 2, 1, 32, 96
@@ -191,6 +192,26 @@ def _speculators() -> Draft:
     return draft
 
 
+def _dspark() -> Draft:
+    rank = 16  # of the Markov head
+    draft = _dflash()
+    draft.set(architectures=["Qwen3DSparkModel"], markov_head_type="vanilla", markov_rank=rank)
+    draft.set(enable_confidence_head=True, confidence_head_with_markov=True)
+    draft.weights |= {
+        "markov_head.markov_w1.weight": zeros("BF16", VOCAB, rank),
+        "markov_head.markov_w2.weight": zeros("BF16", VOCAB, rank),
+        "confidence_head.proj.weight": zeros("BF16", 1, HIDDEN + rank),
+        "confidence_head.proj.bias": zeros("BF16", 1),
+    }
+    return draft
+
+
+def _mtp(family: str) -> Callable[[], Draft]:
+    """A head in the checkpoint of its target."""
+    head = FAMILIES[family]
+    return lambda: Draft(head.config(), head.weights())
+
+
 AT_THE_TOP = (
     "draft_vocab_size", "target_hidden_size", "norm_before_residual", "norm_before_fc", "fc_norm", "norm_output",
     "eagle_aux_hidden_state_layer_ids",
@@ -227,6 +248,9 @@ BASES: dict[str, Callable[[], Draft]] = {
     "mla": _mla,
     "mla-yarn": _mla_yarn,
     "speculators": _speculators,
+    "dspark": _dspark,
+    "mtp-deepseek": _mtp("deepseek"),
+    "mtp-glm": _mtp("glm4_moe"),
 }
 """The healthy checkpoints by kind of head."""
 

@@ -12,7 +12,10 @@ lines of the healthy checkpoints come first.
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
+import functools
 import importlib
+import inspect
 import json
 import os
 import select
@@ -48,12 +51,72 @@ def restart(oracle: Any, wheel: str) -> None:
     os.execve(oracle.PY, [oracle.PY, str(Path(__file__).resolve()), *sys.argv[1:]], environment)
 
 
+class AtOnce(concurrent.futures.Executor):
+    """Does at once what it is given: loaders that write in threads are watched tensor by tensor."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        """Takes whatever a pool of threads takes."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> concurrent.futures.Future[Any]:
+        """The result, which is there already. What ``fn`` raises is raised here."""
+        done: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        done.set_result(fn(*args, **kwargs))
+        return done
+
+
+class Watch:
+    """What a loader did once it had read all tensors, told by the values: every tensor is given one of its own.
+
+    The scripts look at the parameters after each tensor; a loader that gathers all of them first writes later.
+    """
+
+    def __init__(self, oracle: Any) -> None:
+        """Has the scripts show the model that they build and the tensors that they hand out."""
+        self.values: dict[str, float] = {}
+        self.model: Any = None
+        find, files = oracle.find_class, oracle.iter_files
+
+        def found(wheel: str, architecture: str) -> tuple[Any, Any]:
+            kind, module = find(wheel, architecture)
+            return (None if kind is None else functools.partial(self._built, kind)), module
+
+        def handed(*given: Any) -> Any:
+            for name, tensor in files(*given):
+                if tensor.dtype.is_floating_point:
+                    tensor.fill_(1 + len(self.values) % 127 / 128)  # numbers that every dtype holds
+                if tensor.numel():  # of integers that are read as a mapping the first one is nobody's value
+                    self.values[name] = float(tensor.flatten()[0])
+                yield name, tensor
+
+        oracle.find_class, oracle.iter_files = found, handed
+
+    def _built(self, kind: Any, **given: Any) -> Any:
+        if "draft_model_idx" in inspect.signature(kind.__init__).parameters:
+            given["draft_model_idx"] = 0
+        self.model = kind(**given)
+        return self.model
+
+    def completed(self, row: Row) -> Row:
+        """The row with the writes that came ``late``, of which only the last to each place is seen."""
+        if self.model is None or not isinstance(row["loaded"], dict):
+            return row
+        seen = {parameter for written in row["loaded"].values() for parameter in written}
+        late = {n: p for n, p in self.model.named_parameters() if n not in {*seen, *row["missing_params"]}}
+        for parameter, content in late.items():
+            held = set(content.detach().float().unique().tolist())
+            for name in [name for name, value in self.values.items() if value in held]:
+                row["loaded"].setdefault(name, []).append(parameter)
+        row["dropped"] = [name for name in row["dropped"] if name not in row["loaded"]]
+        return {**row, "late": sorted(late)}
+
+
 def opened(oracle: Any, wheel: str) -> Callable[[str], Row]:
     """Import the release and set up its process groups; what asks about one checkpoint of it."""
     oracle.setup(wheel)
     import torch
 
     torch.set_num_threads(1)
+    concurrent.futures.ThreadPoolExecutor = AtOnce  # type: ignore[assignment, misc]
     for module in ("models.llama_eagle3", "configs.model_config", "model_loader.loader"):
         try:
             importlib.import_module(f"sglang.srt.{module}")
@@ -62,7 +125,14 @@ def opened(oracle: Any, wheel: str) -> Callable[[str], Row]:
     runtime = oracle.init_runtime("", oracle.ver(wheel)[1])
     oracle.init_runtime = lambda _folder, _version: (runtime[0], list(runtime[1]))
     given = {"wheel": wheel, "target_config": None, "algorithm": "EAGLE3", "preloaded": True}
-    return lambda folder: dict(oracle.worker(argparse.Namespace(ckpt=folder, **given)))
+    watch = Watch(oracle)
+
+    def ask(folder: str) -> Row:
+        watch.model = None
+        watch.values.clear()
+        return watch.completed(dict(oracle.worker(argparse.Namespace(ckpt=folder, **given))))
+
+    return ask
 
 
 def forked(ask: Callable[[str], Row], folder: str) -> Row:
