@@ -33,6 +33,9 @@ class DraftConfig:
         self.target: TargetConfig | None = None
         """The target that it drafts for, where one is known: some classes are built by its sizes too."""
 
+    launched: frozenset[str] = frozenset()
+    """What the launch switches on, by the keys of launch.toml: some classes are built by that too."""
+
     def at(self, *route: str | int) -> Location:
         """Where a key stands in the file; see ``Document.at``."""
         return self.document.at(*route)

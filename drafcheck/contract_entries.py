@@ -116,6 +116,7 @@ class Flag(Entry):
     same: Pair | None = None
     always: bool = False
     converted: bool = False
+    launched: Word = ""
     text: Pair | None = None
     unless: Word = ""
     says: Word = ""
@@ -138,7 +139,7 @@ class Refuse(Entry):
     when: Word = ""
     unless: Word = ""
     cause: Word = ""
-    stage: Literal["config", "class", "construct", "load"] = "construct"
+    stage: Literal["config", "class", "construct", "load", "serve"] = "construct"
     late: bool = False
 
     @model_validator(mode="after")

@@ -83,6 +83,7 @@ class Names(Entry):
     direct: Words = []
     strip: Words = []
     order: Words = []
+    ahead: Words = []
     unknown: Word = ""
     refuse: list[RefusedName] = []
     prefixes: list[str] = []

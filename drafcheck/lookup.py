@@ -163,6 +163,8 @@ def flag(contract: Contract, name: str, config: DraftConfig) -> bool:
         return _are(operator.eq, contract, entry["same"], config)
     if entry.get("converted"):
         return config.settled
+    if "launched" in entry:
+        return entry["launched"] in config.launched
     return bool(entry.get("always")) or _stated(contract, entry, config)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from agree_vllm import disagreements, says_nothing
-from class_drafts import eagle1
+from class_drafts import dflash, eagle1
 from make_vllm_corpus import ARCHIVE, FAMILIES, write_corpus
 from record_vllm import RECORDING
 from recorded import rows, unpack
@@ -33,6 +33,7 @@ LEFT_OUT = {
     "gemma4-model-prefix": HEADLESS,
     "gemma4-module-prefix": HEADLESS,
     "gemma4-no-confidence": HEADLESS,
+    "peagle-no-mask": "refused, before anything is loaded",
     "gemma4-values-apart": "refused, once everything is loaded",
 }
 AT_THE_FIRST_NAME = ("large-fc-name", "large-model-prefix", "large-module-prefix")
@@ -51,19 +52,30 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def subject_of(folder: Path, row: dict[str, Any]) -> Subject:
     checkpoint = folder / row["checkpoint"]
     target = str(checkpoint / "target_config.json")
-    seen = inspect_one(
-        str(checkpoint), Options(engine=f"vllm=={row['version']}", algorithm=row["method"], target=target)
-    )
+    options = Options(engine=f"vllm=={row['version']}", algorithm=row["method"], target=target)
+    options.launch = launch_of(checkpoint)
+    seen = inspect_one(str(checkpoint), options)
     assert seen.subject is not None
     assert not seen.crashed
     return seen.subject
+
+
+def launch_of(checkpoint: Path) -> str | None:
+    """A script that starts the engine as the recording did, where that is told by a launch alone."""
+    if not FAMILIES[checkpoint.name.partition("-")[0]].parallel:
+        return None
+    script = checkpoint.parent.parent / f"{checkpoint.parent.name}-serve.sh"
+    keys = {"model": "draft", "method": "eagle3", "num_speculative_tokens": 3, "parallel_drafting": True}
+    script.write_text(f"vllm serve target --speculative-config '{json.dumps(keys)}'\n")
+    return str(script)
 
 
 def found(folder: Path, checkpoint: str, release: str) -> list[str]:
     """The rules with a finding that is more than a note."""
     method = FAMILIES[checkpoint.partition("-")[0]].method
     place = folder / checkpoint
-    report = lint(place, engine=f"vllm=={release}", algorithm=method, target=place / "target_config.json")
+    target, launch = place / "target_config.json", launch_of(place)
+    report = lint(place, engine=f"vllm=={release}", algorithm=method, target=target, launch=launch)
     assert report.checkpoints[0].contract is not None or report.checkpoints[0].outcome == "refused"
     return [finding.rule for finding in report.checkpoints[0].findings if finding.severity != "note"]
 
@@ -127,6 +139,12 @@ def test_a_healthy_draft_is_clean(corpus: Path, family: str, release: str) -> No
         ("deepseek-extra", "0.16.0", ["DC104"]),
         ("large-no-fc", "0.16.0", ["DC102"]),
         ("large-plain", "0.22.1", ["DC509"]),
+        ("peagle-no-mask", "0.33.0", ["DC102"]),
+        ("peagle-short-mask", "0.16.0", ["DC201"]),
+        ("peagle-no-token", "0.22.1", ["DC509"]),
+        ("peagle-mask-token", "0.22.1", ["DC509"]),
+        ("peagle-mask-token", "0.33.0", []),
+        ("peagle-one-state", "0.33.0", ["DC201", "DC509"]),
         ("cohere-no-norm", "0.33.0", ["DC102"]),
         ("cohere-head", "0.33.0", []),
         ("medusa-no-block", "0.22.1", ["DC102"]),
@@ -140,6 +158,36 @@ def test_a_healthy_draft_is_clean(corpus: Path, family: str, release: str) -> No
 )
 def test_a_fault_has_its_rule(corpus: Path, checkpoint: str, release: str, rules: list[str]) -> None:
     assert found(corpus, checkpoint, release) == rules
+
+
+@pytest.mark.parametrize(("release", "rules"), [("0.11.0", []), ("0.16.0", ["DC509"]), ("0.33.0", ["DC509"])])
+def test_a_class_without_a_mask_is_not_drafted_with_in_parallel(tmp_path: Path, release: str, rules: list[str]) -> None:
+    draft = eagle1("EagleLlamaForCausalLM")
+    draft.drop("fc.bias")
+    draft.write(tmp_path / "draft")
+    script = tmp_path / "serve.sh"
+    keys = {"model": str(tmp_path / "draft"), "method": "eagle", "num_speculative_tokens": 3}
+    for parallel, expected in ((False, []), (True, rules)):
+        said = json.dumps(keys | ({"parallel_drafting": True} if parallel else {}))
+        script.write_text(f"vllm serve target --speculative-config '{said}'\n")
+        target = tmp_path / "draft" / "target_config.json"
+        report = lint(tmp_path / "draft", engine=f"vllm=={release}", target=target, launch=script)
+        found = [f.rule for f in report.checkpoints[0].findings if f.severity == "error"]
+        assert [rule for rule in found if rule == "DC509"] == expected
+
+
+def test_dflash_wants_a_token_for_what_is_masked(tmp_path: Path) -> None:
+    for token, rules in ((3, []), (None, ["DC509"])):
+        draft = dflash()
+        if token is None:
+            del draft.config["dflash_config"]["mask_token_id"]
+        draft.write(tmp_path)
+        for release in ("0.22.1", "0.33.0"):
+            report = lint(
+                tmp_path, engine=f"vllm=={release}", algorithm="dflash", target=tmp_path / "target_config.json"
+            )
+            assert [f.rule for f in report.checkpoints[0].findings if f.severity == "error"] == rules
+            assert (report.checkpoints[0].outcome == "refused") is bool(rules)
 
 
 @pytest.mark.parametrize("release", ["0.9.2", "0.33.0"])

@@ -34,6 +34,8 @@ def disagreements(row: dict[str, Any], s: Subject) -> list[str]:
     if s.selection is not None and s.selection.twice and not s.selection.ordered:
         return []  # which of two tensors of one name counts hangs on the order of the server's disk
     refusal = s.refused or (s.load.refused if s.load else None) or (s.selection.refused if s.selection else None)
+    if refusal is not None and refusal.stage == "serve":
+        refusal = None  # the recording builds and loads the class, and starts no engine
     error = row["error"] if row["error"] and row["error"]["stage"] not in SERVED else None
     # A size that is none is refused by whatever it meets first: neither stage nor message is foretold.
     if refusal is not None and refusal.cause == "config-value":

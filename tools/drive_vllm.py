@@ -4,8 +4,8 @@
 
 SCRIPTS holds oracle.py, which knows how a release is asked about one checkpoint; importing the engine costs a hundred
 times as much as a question. A question is a line of JSON with the paths ``draft`` and ``target`` (a config) and the
-speculative ``method``. It is put in a fork of this process, so that no answer depends on an earlier one. One line of
-JSON answers one line, in order.
+speculative ``method``, and ``parallel_drafting`` where the launch asks for it. It is put in a fork of this process, so
+that no answer depends on an earlier one. One line of JSON answers one line, in order.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def answer(oracle: Any, release: str, question: dict[str, str]) -> str:
     """What a fork of this process answers, as the scripts print it."""
     printed: list[str] = []
     oracle.print = lambda text, **_: printed.append(text)
-    oracle.forker(argparse.Namespace(version=release, **GIVEN, **question))
+    oracle.forker(argparse.Namespace(version=release, **{**GIVEN, **question}))
     return printed[-1].removeprefix("@@JSON@@")
 
 

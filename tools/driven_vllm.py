@@ -42,7 +42,13 @@ class DrivenVllm:
         assert self.process.stdin is not None
         waiting = 0
         for one in questions:
-            question = {"draft": str(one.folder), "target": str(one.target), "method": one.method}
+            question: dict[str, str | bool] = {
+                "draft": str(one.folder),
+                "target": str(one.target),
+                "method": one.method,
+            }
+            if one.parallel:
+                question["parallel_drafting"] = True
             print(json.dumps(question), file=self.process.stdin, flush=True)
             waiting += 1
             if waiting > 1:

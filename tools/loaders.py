@@ -30,6 +30,7 @@ class Asked(NamedTuple):
     folder: Path
     target: Path
     method: str = "eagle3"
+    parallel: bool = False
 
 
 class Oracle(NamedTuple):

@@ -45,6 +45,7 @@ class Family(NamedTuple):
     since: str
     edits: dict[str, Edit]
     until: str = "0.33.0"
+    parallel: bool = False  # whether the launch asks for parallel drafting
 
 
 def layered(layer: str, mlp: str = "mlp", width: int = HIDDEN) -> dict[str, Edit]:
@@ -289,6 +290,29 @@ GEMMA4: dict[str, Edit] = {
     "layer-missing": config(num_hidden_layers=3, layer_types=["full_attention"] * 3),
 }
 
+
+def one_state(draft: Draft) -> None:
+    """The last hidden state alone."""
+    draft.set(eagle_config={"use_aux_hidden_state": False})
+    draft.drop("fc.weight")
+    draft.shape("mask_hidden", 1, 1, HIDDEN)
+
+
+PEAGLE: dict[str, Edit] = {
+    "plain": lambda _: None,
+    "no-mask": dropped("mask_hidden"),
+    "short-mask": shaped("mask_hidden", 1, 1, HIDDEN),
+    "flat-mask": shaped("mask_hidden", 3 * HIDDEN),
+    "rows-of-mask": shaped("mask_hidden", 3, HIDDEN),
+    "mask-behind-model": swapped("mask_hidden", "model.mask_hidden"),
+    "no-token": without("ptd_token_id"),
+    "pard-token": both(without("ptd_token_id"), config(pard_token=3)),
+    "mask-token": both(without("ptd_token_id"), config(mask_token_id=3)),
+    "one-state": one_state,
+    "no-fc": dropped("fc.weight"),
+    "extra": added("extra.weight", 3),
+}
+
 FAMILIES: dict[str, Family] = {
     "mistral": Family(
         healthy.vllm_mistral,
@@ -305,6 +329,7 @@ FAMILIES: dict[str, Family] = {
     "cohere": Family(healthy.cohere, "eagle", "0.22.1", COHERE),
     "deepseek": Family(healthy.deepseek, "eagle", "0.16.0", DEEPSEEK),
     "large": Family(healthy.vllm_mistral_large, "eagle", "0.16.0", LARGE),
+    "peagle": Family(healthy.peagle, "eagle3", "0.16.0", PEAGLE, parallel=True),
     "medusa": Family(healthy.medusa, "medusa", "0.9.2", MEDUSA, "0.22.1"),
     "dflash2": Family(healthy.vllm_dflash2, "dflash", "0.33.0", DFLASH2),
     "beam": Family(healthy.vllm_beam, "dflash", "0.33.0", BEAM),

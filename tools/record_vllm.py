@@ -46,7 +46,9 @@ def asked_in(release: str, family: str) -> bool:
 def ask(oracle: Oracle, release: str, folders: list[Path]) -> list[Row]:
     """The rows of one release about these checkpoints; ``method`` is the one that was asked for."""
     methods = [FAMILIES[folder.name.partition("-")[0]].method for folder in folders]
-    questions = [Asked(f, f / "target_config.json", method) for f, method in zip(folders, methods, strict=True)]
+    parallel = [FAMILIES[folder.name.partition("-")[0]].parallel for folder in folders]
+    asked = zip(folders, methods, parallel, strict=True)
+    questions = [Asked(f, f / "target_config.json", method, both) for f, method, both in asked]
     answered = []
     with DrivenVllm(oracle, release, []) as driven:
         for one, row in zip(questions, driven.answers(questions), strict=True):

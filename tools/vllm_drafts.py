@@ -144,6 +144,14 @@ def deepseek() -> Draft:
     return Draft(config=config, weights=weights, target=target)
 
 
+def peagle() -> Draft:
+    """EAGLE-3 that drafts all tokens at once: a state and a token that stand for those that are not there yet."""
+    draft = Draft()
+    draft.set(ptd_token_id=3)
+    draft.weights["mask_hidden"] = zeros("BF16", 1, 1, 3 * HIDDEN)
+    return draft
+
+
 def medusa() -> Draft:
     """Medusa: heads of a residual block and a projection over the vocabulary."""
     config = {

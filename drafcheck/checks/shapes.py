@@ -357,6 +357,8 @@ def config_value(s: Subject) -> Iterator[Hit]:
 
 
 def _value_help(refused: Refusal, *, missing: bool) -> str:
+    if refused.key == "architectures" and refused.stage == "serve":
+        return "serve it without parallel drafting"
     if refused.key == "architectures":
         return "serve it with another release: this one takes no draft of this class"
     if missing:

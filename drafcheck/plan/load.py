@@ -9,12 +9,12 @@ from drafcheck.lookup import MISSING, in_question, raw, settled_for
 from drafcheck.plan.fit import Fit, fit, join, padded
 from drafcheck.plan.model import Drop, LoadPlan, Partial, Refusal, Write
 from drafcheck.plan.names import Route, route, stopped_at_sight
-from drafcheck.plan.parameters import build_parameters, refused_config, written_out
+from drafcheck.plan.parameters import build_parameters, refused_config, refused_to_serve, written_out
 from drafcheck.source import SourceError
 from drafcheck.tensor import Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from drafcheck.config import DraftConfig
     from drafcheck.contract import Contract, Table
@@ -62,7 +62,7 @@ def plan_load(
     at_sight = next((t for t in plan.seen if stopped_at_sight(contract.names, t.name) is not None), None)
     if at_sight is not None and plan.refused is None:
         plan.refused = state.refusal(at_sight, route(contract, at_sight.name, plan.parameters), None)
-    for tensor in _in_order(contract, plan.seen):
+    for tensor in _in_order(contract, plan.seen, plan.parameters):
         state.take(tensor)
     state.settle()
     return plan
@@ -82,13 +82,17 @@ def _quantise(contract: Contract, config: DraftConfig, plan: LoadPlan) -> None:
         plan.parameters, plan.layers = quantised(contract, config, plan.parameters, plan.seen)
 
 
-def _in_order(contract: Contract, tensors: list[Tensor]) -> list[Tensor]:
+def _in_order(contract: Contract, tensors: list[Tensor], parameters: Collection[str]) -> list[Tensor]:
     """The tensors as they are written: those whose names begin with one of ``order`` come last, in that order.
 
-    Where all are gathered first, the last of one name comes in the place of the first.
+    Those with a part of ``ahead`` come first, where they lead to a parameter. Where all are gathered first, the last of
+    one name comes in the place of the first.
     """
     if contract.names.get("gathered"):
         tensors = list({tensor.name: tensor for tensor in tensors}.values())
+    leading = dict(contract.names.get("becomes", []))
+    if early := [part for part in contract.names.get("ahead", []) if leading.get(part) in parameters]:
+        tensors = sorted(tensors, key=lambda t: not any(part in t.name for part in early))
     late = contract.names.get("order", [])
     if not late:
         return tensors
@@ -312,6 +316,7 @@ class _State:
         for entry in (entry for entry in self.contract.required if not entry.get("runs")):
             if self.plan.refused is None and in_question(self.contract, entry, self.config):
                 self.plan.refused = self._insists(entry)
+        self.plan.refused = self.plan.refused or refused_to_serve(self.contract, self.config)
 
     def _insists(self, entry: Table) -> Refusal | None:
         """What the loader says once everything is read, where something is missing or one too many."""

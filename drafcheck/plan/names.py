@@ -49,6 +49,9 @@ def route(contract: Contract, name: str, parameters: Collection[str]) -> Route:
         return route_layer(contract, name, parameters)
     if (error := stopped_at_sight(contract.names, name)) is not None:
         return Route("refused", looked_for=name, error=error)
+    became = next((new for part, new in contract.names.get("becomes", []) if part in name and new in parameters), None)
+    if became is not None:
+        return Route("parameter", became, None, became)
     return _route(contract, name, parameters)
 
 

@@ -127,13 +127,19 @@ def _of_kind(copied: Copies, layers: range, config: DraftConfig) -> list[int]:
 
 def refused_config(contract: Contract, config: DraftConfig) -> Refusal | None:
     """The first refusal of the constructor, or None when this release builds the class from this config."""
-    before = [entry for entry in contract.refuse if entry.get("stage") in ("config", "class")]
-    while_built = sorted((entry for entry in contract.refuse if entry not in before), key=_is_late)
+    building = [entry for entry in contract.refuse if entry.get("stage") != "serve"]
+    before = [entry for entry in building if entry.get("stage") in ("config", "class")]
+    while_built = sorted((entry for entry in building if entry not in before), key=_is_late)
     return (
         _first_refusal(contract, before, config)
         or _wrong_type(contract, config)
         or _first_refusal(contract, while_built, config)
     )
+
+
+def refused_to_serve(contract: Contract, config: DraftConfig) -> Refusal | None:
+    """What stops the engine at this config though the class is built and loaded; None for most."""
+    return _first_refusal(contract, [entry for entry in contract.refuse if entry.get("stage") == "serve"], config)
 
 
 def _is_late(entry: Table) -> bool:

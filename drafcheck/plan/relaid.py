@@ -21,7 +21,8 @@ def relaid(contract: Contract, config: DraftConfig, tensor: Tensor) -> Fit | tup
     parts = tensor.name.split(".")
     for word, rows, columns in contract.names["relaid"]:
         sizes = tuple(evaluate(contract, text, config) for text in (rows, columns))
-        if word not in parts or parts[-1] != "weight" or None in sizes:
+        meant = (word in parts and parts[-1] == "weight") or parts[-1] == word
+        if not meant or None in sizes:
             continue
         wanted = tuple(size or 0 for size in sizes)
         values = 1
