@@ -228,7 +228,7 @@ def test_the_same_draft_is_found_by_its_layer_in_one_engine_alone() -> None:
 def test_a_draft_beside_a_quantised_target_is_built_by_it_in_0_11() -> None:
     folder = FIXTURES / "DC507" / "vllm-quantised-as-the-target"
     found = [f for f in lint(folder, engine="vllm==0.11.0").findings if f.rule == "DC507"]
-    assert [f.confidence for f in found] == [Confidence.LIKELY]
+    assert [f.confidence for f in found] == [Confidence.CERTAIN]
     for release in ("0.16.0", "0.22.1", "0.33.0"):
         assert "DC507" not in [f.rule for f in lint(folder, engine=f"vllm=={release}").findings]
 
