@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from mtp_heads_latest import deepseek_v4_config, deepseek_v4_weights
 from recorded import rows, unpack
-from test_mtp_verdicts import FOLDER, disagreements, subject_of
+from test_mtp_verdicts import FOLDER, disagreements
 from weights import write_safetensors, zeros
 
 from drafcheck import lint
@@ -20,6 +20,8 @@ from drafcheck.config import DraftConfig
 from drafcheck.contract import resolve_engine
 from drafcheck.jsonpos import Document
 from drafcheck.plan.admission import chosen_class
+from drafcheck.runner import Options, inspect_one
+from drafcheck.subject import Subject
 
 ROWS = rows(FOLDER / "latest.jsonl")
 FAMILIES = sorted({row["checkpoint"].partition("-")[0] for row in ROWS})
@@ -33,6 +35,8 @@ WITH = {
     "mistral3-no_w1": {"DC103"},
     "deepseek_v4-no_streams": {"DC102"},
     "deepseek_v4-no_wkv": {"DC102"},
+    "v4_dspark-no_main": {"DC102"},
+    "v4_dspark-long_markov": {"DC201"},
     "gigachat-no_gate_up": {"DC102"},
     "gigachat-short_gate_down": {"DC201"},
 }
@@ -44,13 +48,25 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return unpack(FOLDER / "latest.tar.xz", tmp_path_factory.mktemp("latest"))
 
 
+def algorithm_of(checkpoint: str) -> str:
+    return "DSPARK" if checkpoint.startswith("v4_dspark-") else "EAGLE"
+
+
+def subject_of(corpus: Path, checkpoint: str, release: str) -> Subject:
+    asked = Options(engine=f"sglang=={release}", algorithm=algorithm_of(checkpoint))
+    seen = inspect_one(str(corpus / checkpoint), asked)
+    assert seen.subject is not None
+    assert not seen.crashed, seen.crashed
+    return seen.subject
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_row_agrees(corpus: Path, family: str) -> None:
     wrong: dict[str, list[str]] = defaultdict(list)
     asked = [row for row in ROWS if row["checkpoint"].startswith(f"{family}-")]
     for row in asked:
         for release in row["releases"]:
-            problems = disagreements(row, subject_of(corpus, row, release))
+            problems = disagreements(row, subject_of(corpus, row["checkpoint"], release))
             if problems:
                 wrong[row["checkpoint"]].append(f"{release}: {'; '.join(problems)}")
     assert not wrong, f"{len(wrong)} of {len(asked)}: {json.dumps(wrong, indent=1)[:6000]}"
@@ -60,7 +76,7 @@ def test_every_row_agrees(corpus: Path, family: str) -> None:
 @pytest.mark.parametrize("place", [0, -1])
 def test_a_healthy_head_is_clean_in_the_first_release_and_in_the_newest(corpus: Path, family: str, place: int) -> None:
     release = [row["releases"] for row in ROWS if row["checkpoint"] == f"{family}-healthy"][-1][place]
-    report = lint(corpus / f"{family}-healthy", engine=f"sglang=={release}", algorithm="EAGLE")
+    report = lint(corpus / f"{family}-healthy", engine=f"sglang=={release}", algorithm=algorithm_of(f"{family}-"))
     assert {finding.rule for finding in report.findings} <= {"DC107"}
 
 
@@ -100,5 +116,5 @@ def test_the_algorithm_says_which_head_of_deepseek_v4_is_the_draft(
 
 @pytest.mark.parametrize("checkpoint", sorted(WITH))
 def test_a_fault_is_told(corpus: Path, checkpoint: str) -> None:
-    report = lint(corpus / checkpoint, engine="sglang==0.5.23", algorithm="EAGLE")
+    report = lint(corpus / checkpoint, engine="sglang==0.5.23", algorithm=algorithm_of(checkpoint))
     assert {str(finding.rule) for finding in report.findings if finding.severity == "error"} == WITH[checkpoint]

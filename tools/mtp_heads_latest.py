@@ -34,6 +34,7 @@ from mtp_heads import (
 from mtp_heads_later import INDEX_DIM, INDEX_HEADS, indexer
 from weights import Weights, zeros
 
+STAGES, MARKOV = 2, 16  # of a DSpark head
 STREAMS, O_LORA, O_GROUPS = 4, 16, 2
 POOL = 4  # keys that GLM-5 Next's indexer takes together
 RANK = 16  # of the gates in GigaChat's norms
@@ -189,6 +190,32 @@ def deepseek_v4_weights() -> Weights:
     return {name: bf16(*shape) for name, shape in others.items()} | found
 
 
+def v4_dspark_config() -> Json:
+    """DeepSeek-V4 with a DSpark head: as many layers as it takes states of the target."""
+    return deepseek_v4_config() | {
+        "dspark_block_size": 4,
+        "dspark_markov_rank": MARKOV,
+        "dspark_noise_token_id": 5,
+        "dspark_target_layer_ids": list(range(STAGES)),
+    }
+
+
+def v4_dspark_weights() -> Weights:
+    """The tensors under ``mtp.0.`` and ``mtp.1.``: what takes the states stands in the first, the heads in the last."""
+    found = {n: w for n, w in deepseek_v4_weights().items() if not n.startswith("mtp.")}
+    layer = {n: w for n, w in deepseek_v4_weights().items() if n.startswith(("mtp.0.attn", "mtp.0.ffn", "mtp.0.hc_"))}
+    for stage in range(STAGES):
+        found |= {n.replace("mtp.0", f"mtp.{stage}", 1): w for n, w in layer.items() if "hc_head" not in n}
+    last = f"mtp.{STAGES - 1}"
+    found |= {n.replace("mtp.0", last, 1): w for n, w in layer.items() if "hc_head" in n}
+    found |= norms("mtp.0", "main_norm") | norms(last, "norm")
+    found["mtp.0.main_proj.weight"] = bf16(HIDDEN, STAGES * HIDDEN)
+    found[f"{last}.markov_head.markov_w1.weight"] = bf16(VOCAB, MARKOV)
+    found[f"{last}.markov_head.markov_w2.weight"] = bf16(VOCAB, MARKOV)
+    found[f"{last}.confidence_head.proj.weight"] = bf16(1, HIDDEN + MARKOV)
+    return found
+
+
 def mistral_mlp(prefix: str, inner: int) -> Weights:
     """The three projections of one MLP as Mistral names them."""
     down, up = bf16(HIDDEN, inner), bf16(inner, HIDDEN)
@@ -244,6 +271,10 @@ DEEPSEEK_V4 = (
     *("other_head", "as_layer", "no_wkv", "long_wkv", "long_wq_a", "no_streams", "long_sinks", "no_expert_bias"),
     *("short_wo_a", "two", "renamed_two", "no_topk_method", "more_keys", "other_head_dim", "long_w1"),
 )
+V4_DSPARK = (
+    *("no_confidence", "no_markov", "renamed_markov", "long_markov", "wide_markov", "one_stage", "three_stages"),
+    *("first_gone", "no_main", "no_wkv", "no_streams", "long_wkv", "no_rank"),
+)
 MISTRAL = (
     *("all_experts", "no_router_biases", "no_w1", "long_w1", "no_gate_weight", "no_shared_experts", "few_experts"),
     *("no_topk_method", "null_q_rank", "all_dense", "third_layer", "no_linear"),
@@ -256,6 +287,7 @@ LATEST = {
         Family("hunyuan4", "0.5.20", "model.mtp_layers.0.", hunyuan4_config, hunyuan4_weights, also=HUNYUAN4),
         Family("gigachat", "0.5.21", LAYER, gigachat_config, gigachat_weights, also=GIGACHAT),
         Family("deepseek_v4", "0.5.12", "mtp.0.", deepseek_v4_config, deepseek_v4_weights, "e_proj", also=DEEPSEEK_V4),
+        Family("v4_dspark", "0.5.16", "mtp.1.", v4_dspark_config, v4_dspark_weights, "main_proj", also=V4_DSPARK),
         Family("mistral3", "0.5.7", "layers.1.", mistral_config, mistral_weights, "eagle_linear", also=MISTRAL),
         Family("dots3", "0.5.19", LAYER, dots3_config, dots3_weights, also=DOTS3),
         Family("glm5_next", "0.5.20", LANGUAGE, glm5_next_config, glm5_next_weights, also=GLM5_NEXT),
