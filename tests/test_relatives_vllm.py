@@ -60,6 +60,13 @@ def subject_of(folder: Path, row: dict[str, Any]) -> Subject:
     return seen.subject
 
 
+def told(row: dict[str, Any]) -> dict[str, Any]:
+    """The row without the parameter that K3's layers fill a second time with what they have."""
+    again = "model.context_kv_proj.weight"
+    unwritten = [name for name in row["unwritten"] if name != again]
+    return {**row, "unwritten": unwritten, "partial": [part for part in row["partial"] if part[0] != again]}
+
+
 def launch_of(checkpoint: Path) -> str | None:
     """A script that starts the engine as the recording did, where that is told by a launch alone."""
     if not FAMILIES[checkpoint.name.partition("-")[0]].parallel:
@@ -90,7 +97,7 @@ def test_every_row_agrees(corpus: Path) -> None:
         s = subject_of(corpus, row) if reason is None else None
         reason = "not described" if s is not None and s.undescribed else reason
         counted[reason or "compared"] += 1
-        problems = disagreements(row, s) if s is not None and reason is None else []
+        problems = disagreements(told(row), s) if s is not None and reason is None else []
         if problems:
             wrong[row["checkpoint"]].append(f"{row['version']}: {'; '.join(problems)}")
     assert not wrong, json.dumps(wrong, indent=1)[:6000]
@@ -145,6 +152,8 @@ def test_a_healthy_draft_is_clean(corpus: Path, family: str, release: str) -> No
         ("peagle-mask-token", "0.22.1", ["DC509"]),
         ("peagle-mask-token", "0.33.0", []),
         ("peagle-one-state", "0.33.0", ["DC201", "DC509"]),
+        ("k3-no-norm", "0.33.0", ["DC102"]),
+        ("k3-nope", "0.33.0", ["DC509"]),
         ("cohere-no-norm", "0.33.0", ["DC102"]),
         ("cohere-head", "0.33.0", []),
         ("medusa-no-block", "0.22.1", ["DC102"]),

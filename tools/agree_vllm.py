@@ -101,6 +101,9 @@ def _sharing_differs(row: dict[str, Any], plan: LoadPlan) -> list[str]:
     if not isinstance(row["shared"], dict):
         return []
     ours = (EMBEDDING in plan.fills_from_target, HEAD in plan.fills_from_target)
-    built = HEAD in plan.parameters  # a class without a head of its own takes the target's as a matter of course
-    recorded = (row["shared"]["embed_shared"], row["shared"]["lm_head_shared"] and built)
+    built = HEAD in plan.parameters  # a class without one of its own takes the target's as a matter of course
+    recorded = (
+        row["shared"]["embed_shared"] and EMBEDDING in plan.parameters,
+        row["shared"]["lm_head_shared"] and built,
+    )
     return [] if ours == recorded else [f"embedding and head shared {ours}, recorded {recorded}"]

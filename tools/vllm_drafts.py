@@ -192,6 +192,29 @@ def vllm_laguna() -> Draft:
     return draft
 
 
+def k3() -> Draft:
+    """DSpark for Kimi K3: dense layers with latent attention, a projection of the target's states, a Markov head."""
+    config = {**mla_config(), "architectures": ["K3DSparkModel"], "model_type": "k3_dspark"}
+    del config["rope_scaling"]
+    config |= {"target_layer_ids": [1, 5], "num_target_layers": 2, "target_hidden_size": HIDDEN, "markov_rank": RANK}
+    config |= {"draft_vocab_size": VOCAB, "enable_confidence_head": True, "confidence_head_with_markov": True}
+    weights = {name: w for name, w in mla_weights("layers.0").items() if name.startswith("layers.0.")}
+    del weights["layers.0.hidden_norm.weight"]
+    for name in ("q_a_proj", "kv_a_proj_with_mqa"):
+        whole = f"layers.0.self_attn.{name}.weight"
+        weights[whole] = weights[whole].with_shape(weights[whole].shape[0], HIDDEN)
+    weights |= {
+        "context_proj.weight": zeros("BF16", HIDDEN, 2 * HIDDEN),
+        "context_norm.weight": zeros("BF16", HIDDEN),
+        "final_norm.weight": zeros("BF16", HIDDEN),
+        "markov_head.markov_w1.weight": zeros("BF16", VOCAB, RANK),
+        "markov_head.markov_w2.weight": zeros("BF16", VOCAB, RANK),
+        "confidence_head.proj.weight": zeros("BF16", 1, HIDDEN + RANK),
+        "confidence_head.proj.bias": zeros("BF16", 1),
+    }
+    return Draft(config=config, weights=weights)
+
+
 LILICORR = {
     "lilicorr_hidden_size": 24,
     "lilicorr_candidate_topk": 4,
