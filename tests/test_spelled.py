@@ -65,12 +65,14 @@ def test_a_class_that_did_not_build_its_fc(tmp_path: Path, release: str, outcome
     )
 
 
-def test_layers_of_experts_are_not_described(tmp_path: Path) -> None:
+def test_experts_in_some_layers_only_are_not_described(tmp_path: Path) -> None:
     draft = mistral_large()
-    draft.set(first_k_dense_replace=1)
-    found = checked(draft, tmp_path / "sparse", "0.5.23")
+    draft.set(first_k_dense_replace=1, moe_layer_freq=2)
+    found = checked(draft, tmp_path / "some", "0.5.23")
     assert found.outcome is Outcome.INCOMPLETE
-    assert any("first_k_dense_replace" in skipped.why for skipped in found.skipped)
+    assert any("moe_layer_freq" in skipped.why for skipped in found.skipped)
+    draft.set(moe_layer_freq=1)
+    assert checked(draft, tmp_path / "every", "0.5.23").outcome is Outcome.REFUSED
     del draft.config["first_k_dense_replace"]  # the config class says 3
     assert checked(draft, tmp_path / "dense", "0.5.23").outcome is Outcome.CLEAN
 
