@@ -364,6 +364,7 @@ def test_a_null_size_of_a_value_is_that_of_a_head(tmp_path: Path) -> None:
     [
         ("experts.3.down_proj", (64,), "IndexError"),
         ("experts.0.gate_proj", (1, 32, 64), "RuntimeError: start (0) + length (32) exceeds dimension size (1)."),
+        ("experts.0.gate_proj", (32,), "RuntimeError: The size of tensor a (64) must match the size of tensor b (32)"),
         ("experts.0.gate_proj", (32, 64), ""),
     ],
 )

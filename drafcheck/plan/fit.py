@@ -77,11 +77,11 @@ def _expert(contract: Contract, parameter: Parameter, wanted: Shape, shape: Shap
     """One projection of one expert: its sharded side may be cut or filled, and the rest is torch's ``copy_``."""
     axis = 1 if parameter.load == "experts_row" else 0
     rule = contract.loaders.get("experts", {})
-    if len(shape) <= axis and shape:
+    if 0 < len(shape) <= axis:
         return _refuse(contract, "experts_rank", wanted, shape)
-    missing = wanted[axis] - shape[axis] if len(shape) > axis else 0
-    if len(shape) != len(wanted) and (missing <= 0 or rule.get("short", "refuse") != "refuse"):
-        return _refuse(contract, "copy", wanted, (*shape, *wanted)[: len(wanted)])
+    if not shape:
+        return _refuse(contract, "copy", wanted, wanted)
+    missing = wanted[axis] - shape[axis]
     if missing > 0 and rule.get("short", "refuse") == "refuse":
         return _refuse(contract, "short", wanted, shape, axis=axis)
     may_cut = missing < 0 and rule.get("long", "refuse") == "cut"
