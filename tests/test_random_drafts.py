@@ -335,6 +335,7 @@ KEYS_OF_A_LAYER = (  # a base, a key of its config, a value that stops the relea
     ("mtp-deepseek", "moe_layer_freq", ..., "AttributeError", 1),
     ("mtp-deepseek", "topk_method", ..., "AttributeError", "noaux_tc"),
     ("mtp-deepseek", "rope_theta", None, "AssertionError", 10000.0),
+    ("mtp-deepseek", "num_nextn_predict_layers", None, "AssertionError", 1),
     ("mtp-glm", "partial_rotary_factor", None, "TypeError", 0.5),
     ("mtp-glm", "rope_theta", None, "TypeError", 10000.0),
 )
