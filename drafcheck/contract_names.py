@@ -30,6 +30,7 @@ class Move(Table):
     any: Words = []
     whole: Words = []
     start: bool = False
+    through: bool = False
 
 
 class Layer(Table):

@@ -81,6 +81,8 @@ FOUND = {
     "glm_ocr-no_layer": ("0.5.23", {"DC102"}),
     "qwen4-no_projection": ("0.5.23", {"DC102"}),
     "qwen4_indexed-no_layer": ("0.5.23", {"DC102"}),
+    "inkling-no_projection": ("0.5.16", {"DC102"}),
+    "inkling-no_layer": ("0.5.23", {"DC102"}),
     "iquest-no-sink": ("0.5.21", {"DC102"}),
     "iquest-extra": ("0.5.23", {"DC104"}),
 }

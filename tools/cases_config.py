@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cases import case
-from drafts import HIDDEN, VOCAB, Draft, Json
+from drafts import HIDDEN, VOCAB, Draft, Json, layer
 from weights import zeros
 
 
@@ -155,8 +155,14 @@ def quantised(draft: Draft) -> None:
     draft.set(quantization_config={"quant_method": "fbgemm_fp8"})
 
 
-@case("good/renamed-in-draft-mode", "0.5.23")
+@case("good/renamed-in-draft-mode", "0.5.15")
 def renamed_in_draft_mode(draft: Draft) -> None:
     """Draft mode replaces this name by that of the target's MTP class: no class of this name need be a draft class."""
-    draft.set(architectures=["InklingForConditionalGeneration"], model_type="inkling_mm_model")
-    draft.weights = {f"mtp.layers.0.{name}": weight for name, weight in draft.weights.items() if "norm" in name}
+    draft.set(architectures=["GlmOcrForConditionalGeneration"], model_type="glm_ocr", num_nextn_predict_layers=1)
+    draft.set(intermediate_size=8)
+    place = "model.layers.0"
+    made = layer(place, HIDDEN, 8)
+    del made[f"{place}.hidden_norm.weight"]
+    norms = ("enorm", "hnorm", "shared_head.norm", "post_self_attn_layernorm", "post_mlp_layernorm")
+    made |= {f"{place}.{norm}.weight": zeros("BF16", HIDDEN) for norm in norms}
+    draft.weights = made | {f"{place}.eh_proj.weight": zeros("BF16", HIDDEN, 2 * HIDDEN)}

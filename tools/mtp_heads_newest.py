@@ -90,11 +90,54 @@ def qwen4_indexed_weights() -> Weights:
 
 QWEN4_OWN = "fc_hidden.weight"
 
+INKLING = "model.mtp.layers.0."
+
+
+def inkling_config() -> Json:
+    """Inkling: the language model stands in text_config; two heads."""
+    text = common("", "inkling_model", num_key_value_heads=KV_HEADS, head_dim=HEAD_DIM, d_rel=8, rel_extent=32)
+    text |= {"dense_intermediate_size": DENSE, "use_embed_norm": True, "use_sconv": True, "sconv_kernel_size": 4}
+    text |= {"chain_hidden_post_norm": True, "num_nextn_predict_layers": 2, "dense_mlp_idx": 1, "n_routed_experts": 4}
+    return nested("InklingForConditionalGeneration", "inkling_mm_model", text)
+
+
+def inkling_weights() -> Weights:
+    """The first head whole, a tensor of the second, and what they have of the model."""
+    block = f"{INKLING}transformer_block"
+    queries, keys = 4 * HEAD_DIM, KV_HEADS * HEAD_DIM
+    return {
+        "model.llm.embed.weight": bf16(128, HIDDEN),
+        "model.llm.unembed.weight": bf16(128, HIDDEN),
+        "model.llm.embed_norm.weight": bf16(HIDDEN),
+        "model.llm.layers.0.attn_norm.weight": bf16(HIDDEN),
+        "model.mtp.chain_norm.weight": bf16(HIDDEN),
+        "model.mtp.layers.1.hidden_norm.weight": bf16(HIDDEN),
+        **norms(INKLING.removesuffix("."), "hidden_norm", "embed_norm"),
+        f"{INKLING}input_proj.weight": bf16(HIDDEN, 2 * HIDDEN),
+        **norms(block, "attn_norm", "mlp_norm"),
+        f"{block}.attn.wq_du.weight": bf16(queries, HIDDEN),
+        f"{block}.attn.wk_dv.weight": bf16(keys, HIDDEN),
+        f"{block}.attn.wv_dv.weight": bf16(keys, HIDDEN),
+        f"{block}.attn.wr_du.weight": bf16(4 * 8, HIDDEN),
+        f"{block}.attn.wo_ud.weight": bf16(HIDDEN, queries),
+        f"{block}.attn.rel_logits_proj.proj": bf16(8, 32),
+        f"{block}.attn.q_norm.weight": bf16(HEAD_DIM),
+        f"{block}.attn.k_norm.weight": bf16(HEAD_DIM),
+        f"{block}.attn.k_sconv.weight": bf16(keys, 1, 4),
+        f"{block}.attn.v_sconv.weight": bf16(keys, 1, 4),
+        f"{block}.attn_sconv.weight": bf16(HIDDEN, 1, 4),
+        f"{block}.mlp_sconv.weight": bf16(HIDDEN, 1, 4),
+        f"{block}.mlp.w13_dn.weight": bf16(2 * DENSE, HIDDEN),
+        f"{block}.mlp.w2_md.weight": bf16(HIDDEN, DENSE),
+    }
+
+
 NEWEST = {
     family.name: family
     for family in (
         Family("glm_ocr", "0.5.9", OCR_LAYER, glm_ocr_config, glm_ocr_weights),
         Family("qwen4", "0.5.20", "mtp.", qwen4_config, qwen4_weights, QWEN4_OWN),
+        Family("inkling", "0.5.16", INKLING, inkling_config, inkling_weights, "input_proj.weight"),
         Family("qwen4_indexed", "0.5.20", "mtp.", qwen4_indexed_config, qwen4_indexed_weights, QWEN4_OWN),
     )
 }

@@ -163,14 +163,15 @@ def _is_beyond(names: Table, name: str) -> bool:
 def _moved(names: Table, name: str) -> str:
     """The first move that fits: ``from`` becomes ``to`` wherever it stands; ``{n}`` in it is any number.
 
-    With ``start`` only names that begin with ``from`` are meant.
+    With ``start`` only names that begin with ``from`` are meant; with ``through`` what stands before it goes too.
     """
     for move in names.get("move", []):
         wanted = "any" not in move or any(part in name for part in move["any"])
         wanted = wanted and ("whole" not in move or name in move["whole"])
         old = _numbered(move["from"], name) if "{n}" in move["from"] else move["from"]
         if wanted and old is not None and (name.startswith(old) if move.get("start") else old in name):
-            return name.replace(old, _counted_on(move, old, names.get("first_layer", 0)))
+            new = _counted_on(move, old, names.get("first_layer", 0))
+            return new + name.rpartition(old)[2] if move.get("through") else name.replace(old, new)
     return name
 
 
