@@ -50,9 +50,9 @@ def test_a_refused_checkpoint(tmp_path: Path) -> None:
 
 def test_an_unknown_class_is_not_called_clean(tmp_path: Path) -> None:
     draft = Draft()
-    draft.set(architectures=["K3DSparkModel"])
+    draft.set(architectures=["DeepseekMTPModel"])
     draft.write(tmp_path)
-    report = drafcheck.lint(tmp_path, engine="vllm==0.33.0", ignore=["DC5"])
+    report = drafcheck.lint(tmp_path, engine="lmdeploy", ignore=["DC5"])
     assert report.checkpoints[0].outcome is Outcome.INCOMPLETE
     assert report.checkpoints[0].plan is None
     assert any("draft class" in s.why for s in report.checkpoints[0].skipped)
