@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from cases_quantised import compressed
 from mtp_heads import FAMILIES, LAYERS
+from mtp_heads_later import LATER
 from weights import Weights, write_safetensors, zeros
 
 import drafcheck
@@ -22,19 +23,43 @@ LAYER = f"model.layers.{LAYERS}"
 
 
 def write(folder: Path, family: str = "deepseek", **keys: object) -> Path:
-    head = FAMILIES[family]
+    head = {**FAMILIES, **LATER}[family]
     save(folder, {**head.config(), **keys}, head.weights())
     return folder
 
 
 def save(folder: Path, config: object, weights: Weights) -> None:
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config))
     write_safetensors(folder / "model.safetensors", weights)
 
 
 def codes(report: drafcheck.Report) -> list[str]:
     return [finding.rule for finding in report.findings]
+
+
+@pytest.mark.parametrize("family", ["nemotron_h", "hunyuan3", "mimo_v2", "exaone", "qwen3_5"])
+@pytest.mark.parametrize("heads", [1, 2])
+def test_the_name_of_a_target_makes_the_number_of_heads_one(tmp_path: Path, family: str, heads: int) -> None:
+    """Draft mode writes 1 into the config of these families; the number that the files give is the target's."""
+    folder = write(tmp_path, family, num_nextn_predict_layers=heads)
+    assert [
+        f.rule for f in drafcheck.lint(folder, engine="sglang==0.5.23").findings if f.severity.value != "note"
+    ] == []
+
+
+def test_under_its_own_name_a_head_has_to_be_one(tmp_path: Path) -> None:
+    keys = {"architectures": ["NemotronHForCausalLMMTP"]}
+    found = {
+        heads: codes(
+            drafcheck.lint(
+                write(tmp_path / str(heads), "nemotron_h", **keys, num_nextn_predict_layers=heads),
+                engine="sglang==0.5.23",
+            )
+        )
+        for heads in (1, 2)
+    }
+    assert found == {1: [], 2: ["DC509"]}
 
 
 @pytest.mark.parametrize("target", [None, "self"])
@@ -142,7 +167,7 @@ def test_a_quantised_head_is_compared_by_its_names(tmp_path: Path, scale: str, n
 @pytest.mark.parametrize("family", ["deepseek", "glm4_moe"])
 def test_a_layer_that_was_left_plain_beside_a_quantised_target(tmp_path: Path, family: str) -> None:
     """The list names it as the checkpoint does, and the engine asks for it by another name."""
-    head = FAMILIES[family]
+    head = {**FAMILIES, **LATER}[family]
     table = {**FP8, "modules_to_not_convert": [f"{LAYER}.self_attn", f"{LAYER}.mlp", f"{LAYER}.eh_proj"]}
     save(tmp_path, {**head.config(), "quantization_config": table}, head.weights())
     found = [f for f in drafcheck.lint(tmp_path, engine="sglang==0.5.16").findings if f.rule == "DC507"]
