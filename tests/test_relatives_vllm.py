@@ -185,6 +185,21 @@ def test_a_class_without_a_mask_is_not_drafted_with_in_parallel(tmp_path: Path, 
         assert [rule for rule in found if rule == "DC509"] == expected
 
 
+@pytest.mark.parametrize("release", ["0.9.2", "0.22.1", "0.33.0"])
+def test_nothing_is_claimed_of_a_class_that_a_config_within_names(tmp_path: Path, release: str) -> None:
+    """The old form of EAGLE-1 is taken by 0.22.1 and 0.33.0, and refused as a flat config (both were run)."""
+    draft = eagle1("LlamaForCausalLM")
+    for config, outcome in (
+        ({"architectures": ["EAGLEModel"], "model_type": "eagle", "model": draft.config}, "incomplete"),
+        ({**draft.config, "architectures": ["EAGLEModel"]}, "refused"),
+    ):
+        draft.config = config
+        draft.write(tmp_path)
+        report = lint(tmp_path, engine=f"vllm=={release}", algorithm="eagle", target=tmp_path / "target_config.json")
+        assert report.checkpoints[0].outcome == outcome
+        assert ("DC501" in [f.rule for f in report.checkpoints[0].findings]) is (outcome == "refused")
+
+
 def test_dflash_wants_a_token_for_what_is_masked(tmp_path: Path) -> None:
     for token, rules in ((3, []), (None, ["DC509"])):
         draft = dflash()
