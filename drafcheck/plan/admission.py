@@ -77,8 +77,8 @@ def _refused_class(engine: Engine, config: DraftConfig, algorithm: str) -> Refus
 def names_count(engine: Engine, config: DraftConfig, algorithm: str) -> bool:
     """Whether the names in ``architectures`` decide which class is built, and the book knows the engine's classes.
 
-    Not where the algorithm's own code chooses the class, unless the config names draft classes only; nor where the config
-    class of the model type takes the names from a config within this one.
+    Not where the algorithm's own code chooses the class, unless the config names draft classes only; nor where the
+    config class of the model type takes the names from a config within this one.
     """
     book = load_toml(engine.name, "registry.toml")
     if "refusals" not in book or config.model_type in book.get("named_inside", []):
