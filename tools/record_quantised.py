@@ -19,6 +19,7 @@ from typing import Any
 import asked
 import class_drafts
 import class_relatives
+import lattice_drafts
 import mtp_families
 import record_rope
 import recorded
@@ -121,6 +122,7 @@ CLASSES: dict[str, Json] = {
     "dflash": {**class_drafts.dflash().config, **SIZES},
     "dflash2": {**class_relatives.dflash2().config, **SIZES},
     "dflash_laguna": {**class_relatives.laguna().config, **SIZES},
+    "lilicorr": {**lattice_drafts.lilicorr().config, **SIZES},
     "dspark": {**class_drafts.dspark().config, **SIZES},
     "mistral_eagle": {**class_relatives.mistral().config, **SIZES},
     "deepseek_nextn": of_mtp("deepseek", **LATENT, **EXPERTS),
@@ -144,7 +146,7 @@ LISTS: dict[str, dict[str, list[str]]] = {
     },
 }
 LISTS["qwen2_eagle"] = LISTS["mistral_eagle"] = LISTS["llama_eagle"]
-LISTS["dflash2"] = LISTS["dflash_laguna"] = LISTS["dspark"] = LISTS["dflash"]
+LISTS["dflash2"] = LISTS["lilicorr"] = LISTS["dflash_laguna"] = LISTS["dspark"] = LISTS["dflash"]
 LISTS["glm4_moe_nextn"] = LISTS["glm_moe_dsa_nextn"] = LISTS["deepseek_nextn"]
 SHORT = (
     *("fp8", "fp8 static", "fp8 blocks", "compressed-tensors fp8", "compressed-tensors fp8 static", "modelopt fp8"),
