@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 from packaging.version import InvalidVersion, Version
 
 from drafcheck.errors import UsageError
+from drafcheck.placeholders import placeholders
 
 if TYPE_CHECKING:
     from drafcheck.config import DraftConfig
@@ -356,7 +357,7 @@ def _contract(name: str, architecture: str, book: Table, revision: Table, engine
         required=every("required"),
         sharing=every("sharing"),
         params=every("param"),
-        expand={key: value for entry in reversed(every("expand")) for key, value in _placeholders(entry).items()},
+        expand={key: value for entry in reversed(every("expand")) for key, value in placeholders(entry).items()},
         computed=every("computed"),
         splits=every("split"),
         quantised=first("quantised"),
@@ -371,31 +372,3 @@ def _is_proven(proof: Table | None, revision: Table) -> bool:
     """Whether the real class was run in a release of this era; a contract of the user's own need not say."""
     executed = proof.get("executed", []) if proof is not None else None
     return executed is None or any(holds(revision.get("versions", ""), Version(v)) for v in executed)
-
-
-def _placeholders(entry: Table) -> Table:
-    """``{"layer": Copies("layers.{n}", "num_layers")}`` of one [[expand]] entry; the count is None for a single one."""
-    first, kinds, kind, last = (entry.get(key, "") for key in ("from", "kinds", "kind", "last"))
-    texts = {
-        k: v for k, v in entry.items() if k not in ("versions", "source", "count", "from", "kinds", "kind", "last")
-    }
-    listed = {key: tuple(text) if isinstance(text, list) else () for key, text in texts.items()}
-    number = entry.get("count")
-    return {key: Copies(text, number, first, kinds, kind, last, listed[key]) for key, text in texts.items()}
-
-
-class Copies(NamedTuple):
-    """What a placeholder stands for: one text, or as many as ``number`` says, each with its own, counted on from the
-    quantity ``first`` where that is said.
-
-    With ``kinds`` (a config key that lists the kinds of layers) only those of ``kind``; ``last`` is what the config
-    class makes of the last one. ``texts``: it stands for each of these.
-    """
-
-    text: str
-    number: str | None = None
-    first: str = ""
-    kinds: str = ""
-    kind: str = ""
-    last: str = ""
-    texts: tuple[str, ...] = ()

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from drafcheck.config import DraftConfig
-    from drafcheck.contract import Contract, Copies, Table
+    from drafcheck.contract import Contract, Table
+    from drafcheck.placeholders import Copies
 
 MOST_COPIES = 128
 """So many layers of one parameter are written out at most: a config may claim 10**9 of them."""
