@@ -141,6 +141,7 @@ class Refuse(Entry):
     cause: Word = ""
     stage: Literal["config", "class", "construct", "load", "serve"] = "construct"
     late: bool = False
+    read: bool = False
 
     @model_validator(mode="after")
     def _says_when(self) -> Refuse:

@@ -169,6 +169,16 @@ def test_a_fault_has_its_rule(corpus: Path, checkpoint: str, release: str, rules
     assert found(corpus, checkpoint, release) == rules
 
 
+@pytest.mark.parametrize(("release", "certain"), [("0.16.0", True), ("0.22.1", False)])
+def test_only_a_refusal_that_was_run_is_certain(corpus: Path, release: str, certain: bool) -> None:
+    """The proposer of 0.16.0 was run without a token for parallel drafting; that of 0.22.1 was read."""
+    place = corpus / "peagle-no-token"
+    target, launch = place / "target_config.json", launch_of(place)
+    report = lint(place, engine=f"vllm=={release}", algorithm="eagle3", target=target, launch=launch)
+    sure = [f.confidence.value == "certain" for f in report.checkpoints[0].findings if f.rule == "DC509"]
+    assert sure == [certain]
+
+
 @pytest.mark.parametrize(("release", "rules"), [("0.11.0", []), ("0.16.0", ["DC509"]), ("0.33.0", ["DC509"])])
 def test_a_class_without_a_mask_is_not_drafted_with_in_parallel(tmp_path: Path, release: str, rules: list[str]) -> None:
     draft = eagle1("EagleLlamaForCausalLM")
@@ -210,7 +220,9 @@ def test_dflash_wants_a_token_for_what_is_masked(tmp_path: Path) -> None:
             report = lint(
                 tmp_path, engine=f"vllm=={release}", algorithm="dflash", target=tmp_path / "target_config.json"
             )
-            assert [f.rule for f in report.checkpoints[0].findings if f.severity == "error"] == rules
+            errors = [f for f in report.checkpoints[0].findings if f.severity == "error"]
+            assert [f.rule for f in errors] == rules
+            assert {f.confidence.value for f in errors} <= {"likely"}  # read in the source, not run
             assert (report.checkpoints[0].outcome == "refused") is bool(rules)
 
 

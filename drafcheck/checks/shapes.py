@@ -352,6 +352,7 @@ def config_value(s: Subject) -> Iterator[Hit]:
         f"`{refused.key}` is {shown}, which {s.engine} cannot build from: {refused.error}",
         (s.config.at(*refused.key.split(".")),),
         help=_value_help(refused, missing=value is MISSING),
+        confidence=Confidence.LIKELY if refused.read else Confidence.CERTAIN,
         fixable=value_meant(s) is not None,
     )
 

@@ -172,7 +172,8 @@ def _refusal(contract: Contract, entry: Table, config: DraftConfig) -> Refusal:
     for name, quantity in zip(("{whole}", "{part}"), entry.get("indivisible", ()), strict=False):
         error = error.replace(name, str(contract.value(quantity, config)))
     key = present_key(config, entry["key"])
-    return Refusal(entry.get("stage", "construct"), error, entry.get("cause", "config-key"), key=key)
+    stage, cause = entry.get("stage", "construct"), entry.get("cause", "config-key")
+    return Refusal(stage, error, cause, key=key, read=bool(entry.get("read")))
 
 
 def _applies(contract: Contract, entry: Table, config: DraftConfig) -> bool:
