@@ -193,6 +193,7 @@ class Long(Table):
 
     long: Literal["cut", "refuse"]
     short: Literal["refuse", "pad", "leave"]
+    across: Literal["refuse", "leave"] = "refuse"
 
 
 class Loaders(Entry):

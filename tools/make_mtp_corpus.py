@@ -162,6 +162,8 @@ FAULTS: dict[str, Edit] = {
 SPECIAL: dict[str, Edit] = {
     "no_rope": keys(rope_scaling=None),
     "with_freq": keys(moe_layer_freq=1),
+    "narrow_expert": grown("experts.1.up_proj", 1, -8),
+    "narrow_down": grown("experts.0.down_proj", 0, -8),
     "second_only": without(f".{STEPS}."),
     "other_layer": move("{prefix}", f"model.layers.{LAYERS + 1}."),
     "as_layer": move("{prefix}", f"model.layers.{LAYERS}."),

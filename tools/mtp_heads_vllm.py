@@ -38,6 +38,7 @@ from mtp_heads_later import (
 from weights import Weights
 
 HEADS_OF_STEP = 2
+NARROW = ("narrow_expert", "narrow_down")
 ROPE = {"rope_type": "default", "rope_theta": 1e4}
 VISION = {"depth": 1, "hidden_size": HIDDEN, "intermediate_size": DENSE, "num_heads": 4, "out_hidden_size": HIDDEN}
 
@@ -125,7 +126,7 @@ OF_VLLM = {
     for family in (
         Family("exaone_moe", "0.16.0", "mtp.", exaone_moe_config, exaone_weights, "fc.weight"),
         Family("hy_v3", "0.22.1", LAYER, hy_v3_config, hunyuan_weights),
-        Family("openpangu", "0.16.0", LAYER, openpangu_config, openpangu_weights),
+        Family("openpangu", "0.16.0", LAYER, openpangu_config, openpangu_weights, also=NARROW),
         Family("exaone4_5", "0.22.1", "mtp.", exaone4_5_config, exaone4_5_weights, "fc.weight"),
         Family("glm_ocr", "0.16.0", "model.language_model.layers.2.", glm_ocr_config, glm_ocr_weights),
         Family("step3p5_long", "0.16.0", f"model.layers.{STEPS}.", step_of_vllm_config, step_weights),

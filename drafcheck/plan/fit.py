@@ -74,6 +74,17 @@ def _experts(contract: Contract, parameter: Parameter, wanted: Shape, shape: Sha
 
 
 def _expert(contract: Contract, parameter: Parameter, wanted: Shape, shape: Shape) -> Fit:
+    """One projection of one expert. Where it may be too short across as well, what it leaves is told in whole rows."""
+    across = 0 if parameter.load == "experts_row" else 1
+    leaves = contract.loaders.get("experts", {}).get("across") == "leave"
+    if not leaves or len(shape) != len(wanted) or shape[across] >= wanted[across]:
+        return _projection(contract, parameter, wanted, shape)
+    full = _projection(contract, parameter, wanted, tuple(wanted[i] if i == across else n for i, n in enumerate(shape)))
+    reached = (wanted[1 - across] - full.bare) * shape[across]
+    return full if full.error is not None else Fit(bare=-(-(_elements(wanted) - reached) // wanted[across]))
+
+
+def _projection(contract: Contract, parameter: Parameter, wanted: Shape, shape: Shape) -> Fit:
     """One projection of one expert: its sharded side may be cut or filled, and the rest is torch's ``copy_``."""
     axis = 1 if parameter.load == "experts_row" else 0
     rule = contract.loaders.get("experts", {})
