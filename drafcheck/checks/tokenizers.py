@@ -25,9 +25,8 @@ def tokenizers_differ(s: Subject) -> Iterator[Hit]:
     ## What it does
     Reads the tokens of both models, by id: those of the draft from its own folder, those of the target from
     `--tokenizer` or the target's folder; and `vocab_size` of both. Some releases start only when the tables or the
-    sizes are the same (`drafcheck contracts` lists which, under "any whole model"). Elsewhere tokens that only one of
-    the two has are no fault: the draft proposes none that it does not have, and a target turns down those that it has
-    not.
+    sizes are the same, and then any difference counts. Elsewhere tokens that only one of the two has are no fault: the
+    draft proposes none that it does not have, and a target turns down those that it has not.
 
     ## Why is this bad?
     The server hands the draft's ids to the target as they are. An id that stands for two different texts is never what
