@@ -29,7 +29,7 @@ RENAMED = {
     "DC105/mla-model-prefix": [("model.", "")],
     "DC105/model-before-the-head": [("model.lm_head", "lm_head")],
     "DC105/module": [("module.", "")],
-    "DC105/mtp-behind-a-prefix": [("language_model.model.layers.2.", "model.layers.2.")],
+    "DC105/mtp-behind-a-prefix": [("language_model.", "")],
     "DC105/trtllm-module-prefix": [("module.", "")],
     "DC105/vllm-model-before-d2t": [("model.d2t", "d2t")],
     "DC105/vllm-model-prefix": [("model.", "")],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from drafcheck.checks.names import lost, plans
+from drafcheck.checks.names import differing, lost, plans
 from drafcheck.fix.edits import Drop, Edit, Rename
 from drafcheck.fix.registry import Wishes, repair, tensors_of
 from drafcheck.plan.files import alike
@@ -81,9 +81,62 @@ def renames(s: Subject, tensors: Sequence[Tensor]) -> list[Rename | Drop]:
     ours = [spelling for t, spelling in wanted if (t.file, t.name) in asked]
     if not ours:
         return []
+    prefix = _around_everything(s, [spelling for _, spelling in wanted])
+    if prefix:  # what else there is to mend shows once it is off
+        off: list[Rename | Drop] = [Rename(t, t.name.removeprefix(prefix)) for t in plans(s)[0].seen]
+        return off if any(spelling.wrapper.startswith(prefix) for spelling in ours) else []
     wanted += _biases(s, {(spelling.wrapper, spelling.dialect) for _, spelling in wanted})
     edits = _moves(s, wanted)
-    return [edit for edit, spelt in edits if (edit.tensor.file, edit.tensor.name) in asked or _goes_along(spelt, ours)]
+    found = [edit for edit, spelt in edits if (edit.tensor.file, edit.tensor.name) in asked or _goes_along(spelt, ours)]
+    return [] if _tears_apart(s, found) else found
+
+
+def _around_everything(s: Subject, wanted: Sequence[Wanted]) -> str:
+    """The wrapper on every name of a checkpoint of which the head is one layer; nothing where there is none.
+
+    There it is off the target's names too, or the head would no longer match what the target's class reads. Where a
+    tensor reaches its place because of the prefix it is none that was left on by accident.
+    """
+    plan, contract = plans(s)
+    if contract.names.get("loader") != "mtp":
+        return ""
+    for prefix in sorted({w.wrapper for w in wanted if w.wrapper}, key=len):
+        if all(t.name.startswith(prefix) for t in plan.seen) and not _needed(s, prefix):
+            return prefix
+    return ""
+
+
+def _needed(s: Subject, prefix: str) -> bool:
+    plan, contract = plans(s)
+    for tensor in plan.seen:
+        now, then = (route(contract, n, plan.parameters) for n in (tensor.name, tensor.name.removeprefix(prefix)))
+        if now.end in LANDS and (now.end != then.end or _place(now) != _place(then)):
+            return True
+    return False
+
+
+def _tears_apart(s: Subject, edits: Sequence[Rename | Drop]) -> bool:
+    """Whether edits would give the head's layer a spelling that the target's tensors beside it do not have.
+
+    Names that the class itself reads begin alike whatever is renamed: those are no sign of it.
+    """
+    plan, contract = plans(s)
+    if contract.names.get("loader") != "mtp":
+        return False
+    touched = {(e.tensor.file, e.tensor.name) for e in edits}
+    read = tuple(contract.names.get("read", ()))
+    moves = {_move(e.tensor.name, e.name) for e in edits if isinstance(e, Rename)}
+    for old, new in moves:
+        if old and not any(begin.startswith(old) for begin in read):
+            stay = (t.name for t in plan.seen if t.name.startswith(old) and (t.file, t.name) not in touched)
+            if any(route(contract, new + name[len(old) :], plan.parameters).end == "elsewhere" for name in stay):
+                return True
+    return False
+
+
+def _move(name: str, new: str) -> tuple[str, str]:
+    """The beginning that becomes another one, or what is taken off before a name that is kept."""
+    return (name.removesuffix(new), "") if name.endswith(new) else differing(name, new)
 
 
 def _goes_along(spelt: Wanted | str, ours: Sequence[Wanted]) -> bool:
@@ -177,6 +230,8 @@ class _Places:
         other = self._names.get(name) or (self._in_place(found) if lands else None)
         if other is not None and other is not tensor:
             same = alike(self._s.checkpoint, other, tensor)
+            if other.name != name and contract.names.get("loader") == "mtp":
+                return Rename(tensor, name) if same else None  # the target's class reads both
             elsewhere = other.file != tensor.file
             where = f" of {other.file}" if elsewhere else ""
             return Drop(tensor, f"the same as `{other.name}`{where}", elsewhere) if same else None
