@@ -46,6 +46,7 @@ class Names(Entry):
     loader: Literal["mtp", ""] = ""
     layer: Layer | None = None
     heads: Word = ""
+    numbered: Word = ""
     every: Word = ""
     beyond: Word = ""
     read: list[str] = []

@@ -100,14 +100,35 @@ def _each(item: object, layers: list[str]) -> list[list[str]]:
 def strays(contract: Contract, names: Sequence[str]) -> tuple[str, ...]:
     """The beginnings under which a head lies that is not read: another layer's, or one behind a prefix.
 
-    What lies there would else pass for the target's own.
+    What lies there would else pass for the target's own. Layers after one that is read are drafts of their own, or left
+    alone by design: the head is whole without them.
     """
     parts = {f".{part}." for move in contract.names.get("move", []) for part in move.get("any", [])}
     found = {f".{name}".partition(part)[0][1:] + "." for name in names for part in parts if part in f".{name}"}
     known = tuple(contract.names.get("other_heads", []))
+    read = [_place_and_number(begin) for begin in found if _is_read(contract.names, begin)]
     return tuple(
-        sorted(begin for begin in found if not _is_read(contract.names, begin) and not begin.startswith(known))
+        sorted(
+            begin
+            for begin in found
+            if not _is_read(contract.names, begin) and not begin.startswith(known) and not _is_after(begin, read)
+        )
     )
+
+
+def _place_and_number(begin: str) -> tuple[str, int]:
+    """``("model.layers.#.", 61)`` of ``model.layers.61.``: the last number in it, -1 where there is none."""
+    parts = begin.split(".")
+    at = next((n for n in reversed(range(len(parts))) if parts[n].isascii() and parts[n].isdigit()), None)
+    if at is None or len(parts[at]) > 6:
+        return begin, -1
+    return ".".join([*parts[:at], "#", *parts[at + 1 :]]), int(parts[at])
+
+
+def _is_after(begin: str, read: Sequence[tuple[str, int]]) -> bool:
+    """Whether a layer comes after one that is read."""
+    place, number = _place_and_number(begin)
+    return any(place == other and number > first for other, first in read)
 
 
 def route_layer(contract: Contract, name: str, parameters: Collection[str]) -> Route:
@@ -149,7 +170,25 @@ def _quantised(contract: Contract, name: str, parameters: Collection[str]) -> Ro
     return Route("design") if found.end == "parameter" else Route("unknown", looked_for=plain)
 
 
+def _number_of(names: Table, name: str) -> int | None:
+    """The number of the layer that a name is of, where layers lie under ``numbered``."""
+    begin = _numbered(names["numbered"], name) if "numbered" in names else None
+    if begin is None:
+        return None
+    before, _, after = names["numbered"].partition("{n}")
+    number = begin[len(before) : len(begin) - len(after)]
+    return int(number) if len(number) < 9 else MOST_HEADS
+
+
+def _is_later(names: Table, name: str) -> bool:
+    """Whether ``name`` is of a layer beside the one that is read: a draft of its own, or left alone by design."""
+    number = _number_of(names, name)
+    return number is not None and number != names.get("first_layer", 0)
+
+
 def _is_read(names: Table, name: str) -> bool:
+    if _is_later(names, name):
+        return False
     return name.startswith(tuple(names.get("read", ()))) or any(part in name for part in names.get("read_with", ()))
 
 

@@ -1,0 +1,74 @@
+"""Checkpoints with several multi-token-prediction layers: one is read, or each as a draft of its own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from mtp_families import FAMILIES
+from mtp_heads import Json
+from weights import Weights, write_safetensors
+
+import drafcheck
+
+
+def layers(name: str, *numbers: int) -> Weights:
+    """The head of a family, once under each of these numbers, counted from its own; the target's tensors beside it."""
+    family = FAMILIES[name]
+    before, number, _ = family.prefix.rpartition(".")[0].rpartition(".")
+    first = int(family.prefix.split(".")[-2])
+    found = {}
+    for tensor, weight in family.weights().items():
+        if not tensor.startswith(family.prefix):
+            found[tensor] = weight
+        for n in numbers if tensor.startswith(family.prefix) else ():
+            found[f"{before}{number}{first + n}.{tensor[len(family.prefix) :]}"] = weight
+    return found
+
+
+def checked(folder: Path, engine: str, config: Json, weights: Weights) -> drafcheck.Report:
+    folder.mkdir(exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config))
+    write_safetensors(folder / "model.safetensors", weights)
+    return drafcheck.lint(folder, engine=engine)
+
+
+def rules(report: drafcheck.Report) -> list[str]:
+    return [finding.rule for finding in report.findings if finding.severity.value != "note"]
+
+
+MIMO_V2 = ["sglang==0.5.7", "sglang==0.5.12", "sglang==0.5.23", "vllm==0.22.1", "vllm==0.33.0"]
+
+
+@pytest.mark.parametrize("engine", MIMO_V2)
+def test_the_three_layers_of_mimo_v2_are_no_two_names_for_one_and_no_loss(tmp_path: Path, engine: str) -> None:
+    """SGLang gives each layer a runner of its own, vLLM builds the first; neither takes one for the other."""
+    config = FAMILIES["mimo_v2"].config()
+    assert rules(checked(tmp_path, engine, config, layers("mimo_v2", 0, 1, 2))) == []
+
+
+@pytest.mark.parametrize("engine", MIMO_V2)
+def test_without_the_first_layer_the_others_do_not_stand_for_it(tmp_path: Path, engine: str) -> None:
+    report = checked(tmp_path, engine, FAMILIES["mimo_v2"].config(), layers("mimo_v2", 1, 2))
+    assert "DC102" in rules(report)
+    whole = layers("mimo_v2", 0, 1, 2)
+    del whole["model.mtp.layers.0.eh_proj.weight"]
+    assert "DC102" in rules(checked(tmp_path, engine, FAMILIES["mimo_v2"].config(), whole))
+
+
+@pytest.mark.parametrize("family", ["deepseek", "glm4_moe", "deepseek_v32", "glm4_moe_lite", "bailing", "step3p5"])
+def test_layers_after_the_one_that_is_read_are_no_loss(tmp_path: Path, family: str) -> None:
+    config = {**FAMILIES[family].config(), "num_nextn_predict_layers": 1}
+    assert rules(checked(tmp_path, "sglang==0.5.23", config, layers(family, 0, 1, 2))) == []
+
+
+@pytest.mark.parametrize("family", ["deepseek", "glm4_moe", "glm4_moe_lite"])
+def test_a_layer_in_the_place_of_another_is_found(tmp_path: Path, family: str) -> None:
+    """One layer too many of the target's own lies where the head is read."""
+    config = {**FAMILIES[family].config(), "num_nextn_predict_layers": 1}
+    weights = layers(family, 1)
+    weights[f"{FAMILIES[family].prefix}input_layernorm.weight"] = weights[
+        f"{FAMILIES[family].prefix.replace('2', '3')}input_layernorm.weight"
+    ]
+    assert "DC101" in rules(checked(tmp_path, "sglang==0.5.23", config, weights))
