@@ -1,12 +1,12 @@
 """Reading a config as a contract says: first usable value, integer products, flags.
 
-The little language of ``[[read]]``: ``"key.sub"`` is a config key, ``"a | b"`` the first of two that is present,
-``"key where model_type is x"`` one that counts for that model_type only, ``"len key"`` the length of a list
-(``"count key"``: also of an empty one; ``"list key"``: of anything but a list that is true, the last item counts),
-``"max key"`` the largest integer of one, ``"positive key"`` one above zero, ``"= a * b // c"`` an expression over
-other quantities (``float key``: a config key that need not be whole; what comes of it is cut to an integer),
-``"target vocab_size"`` a size of the target, where there is one, a number is itself. ``param`` shapes are such
-expressions too.
+The little language of ``[[read]]``: ``"key.sub"`` is a config key (``"key.3"`` an item of a list), ``"a | b"`` the
+first of two that is present, ``"key where model_type is x"`` one that counts for that model_type (or that text of
+another key) only, ``"len key"`` the length of a list (``"count key"``: also of an empty one; ``"list key"``: of
+anything but a list that is true, the last item counts), ``"max key"`` the largest integer of one, ``"positive key"``
+one above zero, ``"= a * b // c"`` an expression over other quantities (``float key``: a config key that need not be
+whole; what comes of it is cut to an integer), ``"target vocab_size"`` a size of the target, where there is one, a
+number is itself. ``param`` shapes are such expressions too.
 """
 
 from __future__ import annotations
@@ -49,9 +49,12 @@ def present_key(config: DraftConfig, key: str) -> str:
 def _raw(config: DraftConfig, key: str) -> Any:
     here: Any = config.data
     for part in key.split("."):
-        if not isinstance(here, dict) or part not in here:
+        if isinstance(here, list) and part.isdecimal() and int(part) < len(here):
+            here = here[int(part)]
+        elif isinstance(here, dict) and part in here:
+            here = here[part]
+        else:
             return MISSING
-        here = here[part]
     return here
 
 
@@ -89,11 +92,16 @@ def _item(contract: Contract, item: int | str, config: DraftConfig) -> int | Non
     what, _, key = item.partition(" ")
     if what in LISTS:
         return _of_a_list(raw(config, key), what)
-    key, _, model_type = item.removeprefix(POSITIVE).partition(" where model_type is ")
-    if model_type and config.data.get("model_type") != model_type:
-        return None
-    value = _key(contract, key, config)
+    named = key_in(item, config)
+    value = _key(contract, named, config) if named is not None else None
     return None if item.startswith(POSITIVE) and value is not None and value < 1 else value
+
+
+def key_in(item: str, config: DraftConfig) -> str | None:
+    """The config key that an item names; None where it counts for other configs only."""
+    key, _, condition = item.removeprefix(POSITIVE).partition(" where ")
+    other, _, wanted = condition.partition(" is ")
+    return key if not condition or raw(config, other) == wanted else None
 
 
 def _of_a_list(value: object, what: str) -> int | None:
@@ -229,10 +237,6 @@ def keys_read(contract: Contract, config: DraftConfig) -> list[str]:
     """The config keys that must be integers (or absent, or null) for this release and this model_type."""
     items = [item for listed in contract.read.values() if isinstance(listed, list) for item in listed]
     told = [i for i in items if isinstance(i, str) and not i.startswith(("= ", OF_THE_TARGET))]
-    named = [i.removeprefix(POSITIVE).partition(" where model_type is ") for i in told]
-    wanted = [
-        key
-        for key, _, only in named
-        if key.partition(" ")[0] not in LISTS and only in ("", config.data.get("model_type"))
-    ]
+    named = [key_in(i, config) for i in told if i.partition(" ")[0] not in LISTS]
+    wanted = [key for key in named if key is not None]
     return list(dict.fromkeys(present_key(config, key) for key in wanted))

@@ -72,3 +72,30 @@ def test_a_layer_in_the_place_of_another_is_found(tmp_path: Path, family: str) -
         f"{FAMILIES[family].prefix.replace('2', '3')}input_layernorm.weight"
     ]
     assert "DC101" in rules(checked(tmp_path, "sglang==0.5.23", config, weights))
+
+
+def step(window: bool, length: int = 48, **keys: object) -> Json:
+    """The config of Step-3.5-Flash, with twice the heads outside the window; layer 45 counts."""
+    config = FAMILIES["step3p5"].config()
+    types = ["sliding_attention" if n == 45 and window else "full_attention" for n in range(length)]
+    return {**config, "layer_types": types, "num_attention_heads": 2 * config["num_attention_heads"], **keys}
+
+
+@pytest.mark.parametrize("release", ["0.5.9", "0.5.12", "0.5.23"])
+def test_the_heads_of_step_are_those_of_its_kind_of_layer(tmp_path: Path, release: str) -> None:
+    engine, weights = f"sglang=={release}", layers("step3p5", 0, 1, 2)
+    assert rules(checked(tmp_path, engine, step(window=True), weights)) == []
+    report = checked(tmp_path, engine, step(window=False), weights)
+    assert "DC201" in rules(report)
+    assert "`num_attention_heads` to 4" in str(report.findings[0].help)
+
+
+@pytest.mark.parametrize("release", ["0.5.9", "0.5.23"])
+def test_a_config_of_step_without_that_layer_stops_the_server(tmp_path: Path, release: str) -> None:
+    engine, weights = f"sglang=={release}", layers("step3p5", 0)
+    short = checked(tmp_path, engine, step(window=True, length=45), weights)
+    assert any("IndexError: list index out of range" in finding.message for finding in short.findings)
+    bare = step(window=True)
+    del bare["attention_other_setting"]
+    report = checked(tmp_path, engine, bare, weights)
+    assert any(f.rule == "DC509" and "`attention_other_setting`" in f.message for f in report.findings)

@@ -18,7 +18,7 @@ from drafcheck.plan.model import Parameter, Refusal, Write
 from drafcheck.plan.vocabulary import EMBEDDING, HEAD, named
 from drafcheck.plan.wiring import is_fc
 from drafcheck.registry import Hit, rule
-from drafcheck.sizes import Reading, one_readings
+from drafcheck.sizes import Reading, key_of, one_readings
 from drafcheck.tensor import Tensor
 from drafcheck.values import value_meant
 from drafcheck.width import hidden_size_meant
@@ -176,8 +176,16 @@ def _sizes_in_config(s: Subject, formula: str) -> tuple[Location, ...]:
     if s.config is None:
         return ()
     words = formula.replace(",", " ").split()
-    keys = [_KEYS.get(w, w) for w in dict.fromkeys(words) if not w.isdigit() and w not in ("*", "+", "//")]
-    return tuple(s.config.at(key) for key in keys if key in s.config.data)
+    keys = [_key(s, w) for w in dict.fromkeys(words) if not w.isdigit() and w not in ("*", "+", "//")]
+    return tuple(s.config.at(*key.split(".")) for key in keys if raw(s.config, key) is not MISSING)
+
+
+def _key(s: Subject, quantity: str) -> str:
+    """What a quantity is called in the config."""
+    assert s.config is not None
+    usual = _KEYS.get(quantity, quantity)
+    read = key_of(s.contract, s.config, quantity) if s.contract is not None and quantity in s.contract.read else None
+    return read if read is not None and raw(s.config, read) is not MISSING else usual
 
 
 def _shape_help(s: Subject, formula: str, have: tuple[int, ...], want: tuple[int, ...]) -> str:
@@ -189,7 +197,7 @@ def _shape_help(s: Subject, formula: str, have: tuple[int, ...], want: tuple[int
         name, _, other = term.partition(" * ")
         factor = contract.value(other, s.config) if other else 1
         if name in _KEYS and factor and have[differing[0]] % factor == 0:
-            return f"set `{_KEYS[name]}` to {have[differing[0]] // factor} in config.json, if the tensor is right"
+            return f"set `{_key(s, name)}` to {have[differing[0]] // factor} in config.json, if the tensor is right"
     return "make config.json say what the tensors are, or export the drafter again"
 
 
