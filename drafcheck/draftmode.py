@@ -11,10 +11,12 @@ if TYPE_CHECKING:
     from drafcheck.config import DraftConfig
 
 
-def usual_algorithm(engine: Engine, config: DraftConfig) -> str:
+def usual_algorithm(engine: Engine, config: DraftConfig, told: str | None = None) -> str:
     """The algorithm that a draft is served with when none is named: its draft class's, else the engine's usual one.
 
-    Only asked where the algorithm decides which class is looked for; elsewhere it is the engine's usual one.
+    Only asked where the algorithm decides which class is looked for; elsewhere it is the engine's usual one. ``told``
+    is what else speaks for one (see ``drafcheck.heads.told_algorithm``): it counts where the config names no draft
+    class.
     """
     usual = str(load_toml(engine.name, "engine.toml").get("default_algorithm", ""))
     book = load_toml(engine.name, "registry.toml")
@@ -22,7 +24,7 @@ def usual_algorithm(engine: Engine, config: DraftConfig) -> str:
         return usual
     named = [*config.architectures, overridden(engine, config) or ""]
     kinds = (draft_kind(engine, name) for name in named)
-    served = next((book["algorithms"][kind] for kind in kinds if kind in book["algorithms"]), [usual])
+    served = next((book["algorithms"][kind] for kind in kinds if kind in book["algorithms"]), [told or usual])
     return str(served[0])
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from drafcheck.contract import Engine, Table, load_toml
-from drafcheck.draftmode import class_name
+from drafcheck.draftmode import class_name, rewriting
 from drafcheck.targets import draft_kind, registered, registered_since
 
 if TYPE_CHECKING:
@@ -48,6 +48,24 @@ def head_in(s: Subject) -> Head | None:
     if s.heads is None:
         s.heads = (head_of(s.selection.tensors),)
     return s.heads[0]
+
+
+def told_algorithm(s: Subject, config: DraftConfig) -> str | None:
+    """The algorithm that the tensors tell, else the path, of those under which an engine looks for another class.
+
+    A config that names the class of a language model leaves open which kind of head it is for: it would be wrong to
+    hold an EAGLE-1 head against the class for EAGLE-3 because nobody named a method.
+    """
+    if not load_toml(s.engine.name, "registry.toml").get("rewrite"):
+        return None
+    head = head_in(s)
+    if head is not None:
+        served = load_toml(s.engine.name, "registry.toml").get("algorithms", {}).get(head.kind, [])
+        return next((name for name in served if rewriting(s.engine, name) is not None), None)
+    from drafcheck.method import method_of
+
+    found = method_of(s.checkpoint.place.address(""), config, s.engine)
+    return found.name if found is not None and rewriting(s.engine, found.name) is not None else None
 
 
 def label_of(kind: str) -> str:

@@ -23,6 +23,7 @@ from drafcheck.draftmode import usual_algorithm
 from drafcheck.errors import NothingToCheck, UsageError
 from drafcheck.finding import Finding
 from drafcheck.findings import finding_of, is_proven
+from drafcheck.heads import told_algorithm
 from drafcheck.inputs import read_inputs, refuse_unknown_words
 from drafcheck.lookup import settled
 from drafcheck.paths import refuse_empty
@@ -349,7 +350,7 @@ def _choose(seen: Examination, s: Subject, config: DraftConfig, given: str | Non
     read = seen.attempt("reading the config as the engine does", lambda: as_read(s.engine, config)) or AsRead(config)
     s.config = config = read.config
     config.target = s.target
-    s.algorithm = given or read.algorithm or usual_algorithm(s.engine, config)
+    s.algorithm = given or read.algorithm or usual_algorithm(s.engine, config, told_algorithm(s, config))
     meant = s.engine, config, s.algorithm
     s.refused = read.refused or seen.attempt("admitting the config", lambda: refused_early(*meant, s.target))
     if read.refused is None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from drafcheck.contract import contract_for
 from drafcheck.conversion import as_read
 from drafcheck.draftmode import usual_algorithm
+from drafcheck.heads import told_algorithm
 from drafcheck.lookup import settled
 from drafcheck.plan.admission import chosen_class, refused_early
 from drafcheck.plan.load import plan_load
@@ -49,7 +50,11 @@ def tried(s: Subject, changes: Changes) -> Trial | None:
     read = as_read(s.engine, changed(s.written, changes))
     config = read.config
     config.target = s.target
-    algorithm = s.algorithm if s.algorithm_given else read.algorithm or usual_algorithm(s.engine, config)
+    algorithm = (
+        s.algorithm
+        if s.algorithm_given
+        else read.algorithm or usual_algorithm(s.engine, config, told_algorithm(s, config))
+    )
     refused = read.refused or refused_early(s.engine, config, algorithm, s.target)
     contract = None if read.refused else contract_for(s.engine, chosen_class(s.engine, config, algorithm))
     if contract is None or contract.undescribed(config) is not None:
