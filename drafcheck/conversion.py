@@ -85,6 +85,8 @@ def route_to(s: Subject, key: str) -> tuple[str, ...] | None:
     rule = _rule(s.engine, s.written.data.get(format_["kind"])) if format_ is not None else None
     if rule is None or key in rule.get("less_one", {}):
         return None
+    if key in rule.get("placed", {}):
+        return (rule["placed"][key],)
     if route[0] in rule.get("renamed", {}):
         return (rule["renamed"][route[0]], *route[1:])
     taken = [*rule.get("take", []), *rule.get("take_if_given", []), *rule.get("take_if_true", [])]
@@ -159,11 +161,14 @@ def _flat(rule: Table, body: dict[str, Any], outer: dict[str, Any]) -> dict[str,
     data |= {key: outer[key] for key in rule.get("take_if_true", []) if outer.get(key)}
     data |= {key: outer.get(key, usual) for key, usual in rule.get("defaults", {}).items()}
     data |= {new: outer.get(old) for new, old in rule.get("renamed", {}).items()}
+    within = {place: outer.get(key) for place, key in rule.get("placed", {}).items()}
     for place, key in rule.get("less_one", {}).items():
-        table, _, name = place.rpartition(".")
         ids = outer.get(key)
         less = [i - 1 for i in ids] if isinstance(ids, list) and all(isinstance(i, int) for i in ids) else ids
-        data |= {table: {**data.get(table, {}), name: less}} if table else {name: less}
+        within[place] = less
+    for place, value in within.items():
+        table, _, name = place.rpartition(".")
+        data |= {table: {**data.get(table, {}), name: value}} if table else {name: value}
     data["architectures"] = [_class(rule, data, outer)]
     return data
 

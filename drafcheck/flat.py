@@ -63,7 +63,7 @@ def _lowered(flat: dict[str, Any], format_: Table, rule: Table) -> dict[Route, A
     """The keys that the release looks for in the nested table moved there; those of the top level under their names."""
     taken = (rule.get(how, []) for how in ("take", "take_if_given", "take_if_true", "defaults"))
     above = {key for keys in taken for key in keys}
-    above |= {*rule.get("renamed", {}).values(), *rule.get("less_one", {}).values()}
+    above |= {*rule.get("renamed", {}).values(), *rule.get("less_one", {}).values(), *rule.get("placed", {}).values()}
     above |= {"architectures", *load_toml("forms.toml")["nested"]["kept"]}
     moved = {key: value for key, value in flat.items() if key not in above and key not in rule.get("renamed", {})}
     changes: dict[Route, Any] = {(key,): GONE for key in (*moved, *rule.get("renamed", {})) if key in flat}

@@ -115,7 +115,7 @@ def test_dflash_counts_from_the_other_side() -> None:
     got = read(nested(speculators_model_type="dflash", mask_token_id=7, aux_hidden_state_layer_ids=[1, 4]))
     assert got.algorithm == "dflash"
     assert got.config.data["eagle_aux_hidden_state_layer_ids"] == [1, 4]
-    assert got.config.data["dflash_config"] == {"target_layer_ids": [0, 3]}
+    assert got.config.data["dflash_config"] == {"mask_token_id": 7, "target_layer_ids": [0, 3]}
 
 
 @pytest.mark.parametrize(

@@ -183,3 +183,23 @@ def test_the_reason_is_what_the_loader_answered(row: dict[str, Any]) -> None:
         assert not loud
     if outcome(row) == "in part":
         assert lost(row) == IN_PART[row["checkpoint"]][0]
+
+
+BLOCKS: dict[str, tuple[str, str]] = {
+    "modelopt-dflash": ("DC405", CLEAN),
+    "modelopt-dspark": ("DC504", "DC504"),
+    "specforge-dflash-hf": ("DC405", CLEAN),
+    "specforge-domino-hf": ("DC501", "DC501"),
+    "speculators-dflash": (CLEAN, CLEAN),
+    "speculators-dflash-fullvocab": (CLEAN, CLEAN),
+    "speculators-dspark": ("DC503", CLEAN),
+}
+"""Heads that draft blocks: errors and warnings for 0.22.1, which feeds layers of its own where the ids stand in
+dflash_config, knows no Domino and converts no DSpark, and for 0.33.0. ModelOpt names its DSpark heads DFlash."""
+
+
+@pytest.mark.parametrize("checkpoint", BLOCKS)
+def test_heads_that_draft_blocks(producers: Path, checkpoint: str) -> None:
+    for version, codes in zip(("0.22.1", "0.33.0"), BLOCKS[checkpoint], strict=True):
+        report = lint(producers / checkpoint, engine=f"vllm=={version}")
+        assert [f.rule for f in report.findings if f.severity is not Severity.NOTE] == codes.split()

@@ -76,9 +76,7 @@ def test_the_server_says_how_long_to_wait(hub: Hub, draft: Path, waits: list[flo
 
 def test_a_server_that_ignores_ranges_is_not_listened_to(hub: Hub, draft: Path) -> None:
     hub.misbehave(fakehub.range_ignored, "model.safetensors", "store")
-    start = time.monotonic()
     assert "sends whole files where a part is asked for" in said()
-    assert time.monotonic() - start < 5
     time.sleep(0.2)
     stopped = hub.seen[-1].sent
     time.sleep(0.2)
