@@ -9,8 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from drafcheck.contract import bounds
-from drafcheck.contract_words import Entry, Pair, Release, Table, Word, Words
+from drafcheck.contract_words import Entry, Pair, Release, Table, Word, Words, is_range
 
 State = Literal[
     "absent",
@@ -82,7 +81,7 @@ def _in_force(table: dict[str, Any]) -> dict[str, Any]:
     for key in ("versions", "source"):
         if not isinstance(table.get(key, ""), str):
             raise ValueError(f"{key} should be a string")
-    bounds(table.get("versions", ""))
+    is_range(table.get("versions", ""))
     return table
 
 

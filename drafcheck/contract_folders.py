@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from drafcheck.contract import bounds, contract_files, engines, extended, load_toml, releases, rules_folder
+from drafcheck.contract import contract_files, engines, extended, load_toml, releases, rules_folder
 from drafcheck.contract_models import ContractBook, ContractPart, EngineBook
+from drafcheck.contract_strays import Stray, twice
 from drafcheck.contract_tables import PARTS, contract_table
+from drafcheck.contract_words import is_range
 from drafcheck.errors import UsageError
 from drafcheck.producer_models import ProducerBook
 from drafcheck.selection import suggestion
@@ -50,15 +52,20 @@ def _check_file(folder: Path, file: Path) -> None:
     if file.name == ENGINE_FILE and file.parent != folder:
         _hold_against(EngineBook, file, text, table)
     elif file.parent.name == PARTS or "extends" in table:
-        _hold_against(ContractPart, file, text, table)
+        _refuse_strays(twice(_hold_against(ContractPart, file, text, table).param), file, text)
     elif file.name == PRODUCERS_FILE and file.parent == folder:
         _hold_against(ProducerBook, file, text, table)
     elif "architectures" in table or not _built_in(file, folder):
-        stray = _hold_against(ContractBook, file, text, table).stray()
-        if stray is not None:
-            raise _wrong(file, text, *stray)
+        book = _hold_against(ContractBook, file, text, table)
+        stray = book.stray()
+        _refuse_strays([stray] if stray is not None else twice(book.param), file, text)
     else:
         _compare(file, text, table, _built_in(file, folder))
+
+
+def _refuse_strays(found: Iterable[Stray], file: Path, text: str) -> None:
+    for stray in found:
+        raise _wrong(file, text, *stray)
 
 
 def _hold_against(model: type[Any], file: Path, text: str, table: dict[str, Any]) -> Any:
@@ -86,9 +93,11 @@ def _compare(file: Path, text: str, table: dict[str, Any], like: dict[str, Any])
             raise _wrong(file, text, f"{key} should be {_WORDS.get(type(like[key]), 'of another type')}", (key,))
     for route, versions in _ranges(table, ()):
         try:
-            bounds(versions)
-        except (ValueError, AttributeError):
+            is_range(versions)
+        except AttributeError:
             raise _wrong(file, text, f"not a version range: {versions!r}", route) from None
+        except ValueError as error:
+            raise _wrong(file, text, str(error), route) from None
 
 
 _WORDS = {dict: "a table", list: "a list", str: "a string", int: "an integer", bool: "true or false"}

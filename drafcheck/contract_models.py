@@ -30,6 +30,7 @@ from drafcheck.contract_entries import (
     Unknown,
 )
 from drafcheck.contract_names import Names
+from drafcheck.contract_strays import strays
 from drafcheck.contract_words import Pair, Release, Table, Word, Words
 
 
@@ -126,4 +127,4 @@ class ContractBook(ContractPart):
             placeholder = re.search(r"\{.*?\}", param.name)
             if placeholder and placeholder[0] not in places:
                 return f"no [[expand]] says what {placeholder[0]} in {param.name!r} is", ("param", number, "name")
-        return None
+        return next(strays(self), None)

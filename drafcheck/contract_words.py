@@ -10,8 +10,14 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 from drafcheck.contract import bounds
 
 
-def _is_range(text: str) -> str:
-    bounds(text)
+def is_range(text: str) -> str:
+    """The range itself. Raises ValueError for one that is none, and for one that no release can be in."""
+    parts = bounds(text)
+    lowest = max((bound for sign, bound in parts if sign in (">=", "==")), default=None)
+    for sign, bound in parts:
+        over = lowest is not None and (lowest > bound if sign in ("<=", "==") else lowest >= bound)
+        if over and sign in ("<", "<=", "=="):
+            raise ValueError(f"no release is in the range {text!r}")
     return text
 
 
@@ -25,7 +31,7 @@ def _is_version(text: str) -> str:
 
 Word = Annotated[str, StringConstraints(min_length=1)]
 Words = list[Word]
-Range = Annotated[str, AfterValidator(_is_range)]
+Range = Annotated[str, AfterValidator(is_range)]
 Release = Annotated[str, AfterValidator(_is_version)]
 Pair = Annotated[list[str], Field(min_length=2, max_length=2)]
 Triple = Annotated[list[str], Field(min_length=3, max_length=3)]

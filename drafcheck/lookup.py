@@ -133,9 +133,14 @@ def _supplied(contract: Contract, config: DraftConfig) -> Table:
     return contract.defaults.get(model_type, {}) if isinstance(model_type, str) and not config.settled else {}
 
 
+def terms(expression: str) -> list[str]:
+    """Operands and the signs between them, in turn."""
+    return _TERM.split(expression.strip())
+
+
 def evaluate(contract: Contract, expression: str, config: DraftConfig) -> int | None:
     """The value of ``2 * hidden_size`` and the like, left to right; None when a part has none."""
-    first, *rest = _TERM.split(expression.strip())
+    first, *rest = terms(expression)
     total = _operand(contract, first, config)
     for sign, operand in zip(rest[::2], rest[1::2], strict=True):
         value = _operand(contract, operand, config)
