@@ -17,7 +17,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterator
 
     from drafcheck.config import DraftConfig
     from drafcheck.contract import Contract, Table
@@ -238,9 +238,19 @@ def without_skips(contract: Contract) -> Contract:
     return contract._replace(names={key: value for key, value in contract.names.items() if key != "skips"})
 
 
+def _asked(items: list[Any], config: DraftConfig) -> Iterator[Any]:
+    """The items of a quantity up to the first that is satisfied whatever the others say: what follows is not read."""
+    for item in items:
+        yield item
+        if isinstance(item, str) and item.startswith(POSITIVE):
+            value = raw(config, item.removeprefix(POSITIVE))
+            if is_integer(value) and value > 0:
+                return
+
+
 def keys_read(contract: Contract, config: DraftConfig) -> list[str]:
     """The config keys that must be integers (or absent, or null) for this release and this model_type."""
-    items = [item for listed in contract.read.values() if isinstance(listed, list) for item in listed]
+    items = [item for listed in contract.read.values() if isinstance(listed, list) for item in _asked(listed, config)]
     told = [i for i in items if isinstance(i, str) and not i.startswith(("= ", OF_THE_TARGET))]
     named = [key_in(i, config) for i in told if i.partition(" ")[0] not in LISTS]
     wanted = [key for key in named if key is not None]

@@ -21,6 +21,8 @@ def says_nothing(row: dict[str, Any]) -> str | None:
     """Why a row is no answer of its release: the path without a GPU, on which it is recorded, asks for more."""
     frames = row.get("trace") or [""]
     rope = row["stage"] == "construct" and row["error"] == "AssertionError: " and "rotary_embedding" in frames[-1]
+    if row["error"] is None and any("ModelConfig: ZeroDivisionError" in note for note in row.get("notes") or ()):
+        return "the scripts go on where the engine's config of the model has stopped, with a class for targets"
     return "without a GPU, MLA has to have a rope scaling" if rope else None
 
 
@@ -28,6 +30,8 @@ def disagreements(row: dict[str, Any], s: Subject) -> list[str]:
     """What differs between the recorded row and the plan; nothing when they agree."""
     refusal = s.refused or (s.load.refused if s.load else None) or (s.selection.refused if s.selection else None)
     problems = list(_refusal_differs(row, refusal))
+    if refusal is not None and _is_nonsense(refusal):
+        return problems  # what was loaded until then is not foretold either
     if not problems and row["stage"] in ("done", "load_weights"):
         assert s.load is not None
         problems += _tensors_differ(row, s.load, all_read=bool(s.contract and s.contract.names.get("order")))
@@ -53,13 +57,17 @@ def _refusal_differs(row: dict[str, Any], refusal: Refusal | None) -> Iterator[s
     if (refusal is None) != (row["error"] is None):
         yield f"refused: {refusal}, recorded {row['error']}"
     elif refusal is not None:
-        # A size that is none is refused by whatever it meets first: neither stage nor message is foretold.
-        nonsense = refusal.cause == "config-value"
+        nonsense = _is_nonsense(refusal)
         if refusal.stage != STAGES[row["stage"]] and not nonsense:
             yield f"stage {refusal.stage}, recorded {row['stage']}"
         exact = refusal.stage in ("construct", "load") and not nonsense
         if exact and not _says(refusal.error, row["error"]):
             yield f"error {refusal.error}, recorded {row['error']}"
+
+
+def _is_nonsense(refusal: Refusal) -> bool:
+    """A size that is none is refused by whatever it meets first: neither stage nor message is foretold."""
+    return refusal.cause == "config-value"
 
 
 def _says(shape: str, error: str) -> bool:
@@ -80,11 +88,19 @@ def _tensors_differ(row: dict[str, Any], plan: LoadPlan, *, all_read: bool) -> l
         loaded[tensor.name].add(MAPPING)
     recorded = {name: set(parameters) for name, parameters in row["loaded"].items()}
     recorded |= _waited(row, plan)
+    _forget_refused(recorded, loaded, plan)
     problems = [] if loaded == recorded else [f"loaded {dict(loaded)}, recorded {recorded}"]
     nowhere = {write.tensor.name for write in plan.writes} - set(loaded)
     dropped = {drop.tensor.name for drop in plan.dropped} | {t.name for t in plan.unread if all_read} | nowhere
     differ = dropped ^ (set(row["dropped"]) - set(_waited(row, plan)))
     return problems + ([f"dropped {differ}"] if differ else [])
+
+
+def _forget_refused(recorded: dict[str, set[str]], loaded: dict[str, set[str]], plan: LoadPlan) -> None:
+    """Leave out the tensor at which the loader stops: the shards of a fused one that it wrote before serve nobody."""
+    if plan.refused is not None and plan.refused.tensor is not None:
+        for found in (recorded, loaded):
+            found.pop(plan.refused.tensor.name, None)
 
 
 def _written_over(row: dict[str, Any], plan: LoadPlan) -> set[str]:
