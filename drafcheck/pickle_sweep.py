@@ -15,7 +15,7 @@ from typing import IO
 from drafcheck.pickle_listing import Asked, evident, listed
 from drafcheck.pickle_machine import PickleError
 from drafcheck.source import Memory, Source, SourceStream
-from drafcheck.torch_zip import ZIP, Archive, UnreadableError, opened
+from drafcheck.torch_zip import ZIP, Archive, UnreadableError, as_others, as_torch
 
 MEMBER_LIMIT = 64 << 20
 """Bytes of one file of an archive that are looked through."""
@@ -93,9 +93,14 @@ class _Sweep:
             self.asked += listed(stream, member)
 
     def _zip(self, source: Source, member: str, depth: int) -> None:
-        # What is broken, or no archive, is refused anyway.
-        with suppress(PickleError, UnreadableError), opened(source) as archive:
-            self.members(archive, member, depth)
+        # What is broken, or no archive, is refused anyway. Torch and scanners may find different ones in a file.
+        seen: list[tuple[str, int]] = []
+        for reader in (as_torch, as_others):
+            with suppress(PickleError, UnreadableError), reader(source) as archive:
+                listing = [(info.filename, info.header_offset) for info in archive.entries]
+                if listing != seen:
+                    self.members(archive, member, depth)
+                seen = listing
 
     def _tar(self, source: Source, member: str, depth: int) -> None:
         import tarfile

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from drafcheck.pickle_machine import PickleError
 from drafcheck.source import Source, SourceStream
+from drafcheck.zip_ends import DIRECTORY_LIMIT, AsTorch, End, NoEndError, end_of
 
 if TYPE_CHECKING:
     from zipfile import ZipFile, ZipInfo
@@ -35,12 +36,55 @@ class UnreadableError(Exception):
 
 @contextmanager
 def opened(source: Source) -> Iterator[Archive]:
-    """The archive in a file. Raises PickleError for whatever is wrong with it, UnreadableError, and SourceError."""
+    """The archive that torch finds in a file. Raises PickleError for whatever is wrong with it, such as a directory
+    that others find elsewhere; UnreadableError, and SourceError."""
+    end = _end(source)
+    if end.odd is not None:
+        raise PickleError(f"is a zip archive that readers take for different ones: {end.odd}")
+    with as_torch(source) as archive:
+        yield archive
+
+
+def _end(source: Source) -> End:
+    try:
+        end = end_of(source)
+    except NoEndError as error:
+        raise PickleError(str(error)) from error
+    if end.length > DIRECTORY_LIMIT:
+        raise UnreadableError(f"is a zip archive with a directory of {end.length} bytes")
+    if end.start + end.length > source.size():
+        raise PickleError("is a broken zip archive: its directory is not in the file")
+    return end
+
+
+@contextmanager
+def as_torch(source: Source) -> Iterator[Archive]:
+    """What torch reads, whatever others read. Raises PickleError, UnreadableError and SourceError."""
+    end = _end(source)
+    with _archive(source, AsTorch(source, end)) as archive:
+        if len(archive.entries) != end.files:
+            raise PickleError(
+                f"is a zip archive that readers take for different ones: its directory has {len(archive.entries)} "
+                f"files and says {end.files}"
+            )
+        yield archive
+
+
+@contextmanager
+def as_others(source: Source) -> Iterator[Archive]:
+    """What Python's zipfile reads, and those who use it. Raises PickleError and SourceError."""
+    with _archive(source, source) as archive:
+        yield archive
+
+
+@contextmanager
+def _archive(source: Source, seen: Source) -> Iterator[Archive]:
+    """The archive of a file whose directory is read from ``seen``."""
     import zipfile
     import zlib
 
     try:
-        with zipfile.ZipFile(io.BufferedReader(SourceStream(source))) as archive:
+        with zipfile.ZipFile(io.BufferedReader(SourceStream(seen))) as archive:
             yield Archive(source, archive)
     except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OverflowError, UnicodeError) as error:
         raise PickleError(f"is a broken zip archive: {str(error).lower() or 'truncated'}") from error
@@ -61,12 +105,16 @@ class Archive:
     def members(self) -> dict[str, ZipInfo]:
         """By name. Raises PickleError for a name that is there twice, UnreadableError for a file that is encrypted."""
         found: dict[str, ZipInfo] = {}
+        names: set[str] = set()
         for info in self.entries:
-            if info.filename in found:
+            if info.filename != info.orig_filename:  # cut at a NUL, or replaced by what its extra field says
+                raise PickleError(f"is a zip archive with a file of two names: {info.filename:.200}")
+            if info.filename.lower() in names:  # torch looks names up without regard to case
                 raise PickleError(f"is a zip archive with two files called {info.filename:.200}")
             if info.flag_bits & 1:
                 raise UnreadableError("is an encrypted zip archive")
             found[info.filename] = info
+            names.add(info.filename.lower())
         return found
 
     @property

@@ -107,7 +107,9 @@ def corrupt_weights(s: Subject) -> Iterator[Hit]:
     ## What it does
     Reports safetensors files whose header is too long, not UTF-8 or not JSON, names a tensor twice, or whose tensors
     overlap, leave holes, reach past the file or need another number of bytes than dtype and shape say; and PyTorch
-    files whose zip archive or pickle is broken. The verdict on safetensors is that of the safetensors library.
+    files whose zip archive or pickle is broken, that torch refuses, or whose archive other readers take for another
+    one (a second directory, bytes before, between or behind). The verdict on safetensors is that of the safetensors
+    library.
 
     ## Why is this bad?
     The engine stops when it opens the file. A download that was cut short is the usual cause.
