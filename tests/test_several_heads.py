@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from mtp_families import FAMILIES
 from mtp_heads import Json
-from weights import Weights, write_safetensors
+from weights import Weights, write_safetensors, zeros
 
 import drafcheck
 
@@ -99,3 +99,31 @@ def test_a_config_of_step_without_that_layer_stops_the_server(tmp_path: Path, re
     del bare["attention_other_setting"]
     report = checked(tmp_path, engine, bare, weights)
     assert any(f.rule == "DC509" and "`attention_other_setting`" in f.message for f in report.findings)
+
+
+@pytest.mark.parametrize("engine", ["vllm==0.11.0", "vllm==0.22.1", "vllm==0.33.0", "sglang==0.5.23"])
+@pytest.mark.parametrize("family", sorted(FAMILIES.keys() - {"mistral3"}))  # which is a draft alone
+def test_the_targets_own_layers_are_no_loss(tmp_path: Path, family: str, engine: str) -> None:
+    head = FAMILIES[family]
+    own = {
+        "model.layers.0.self_attn.q_proj.weight": zeros("BF16", 64, 64),
+        "model.layers.0.mlp.down_proj.weight": zeros("BF16", 64, 96),
+    }
+    alone, beside = (
+        [f.message for f in checked(tmp_path, engine, head.config(), weights).findings]
+        for weights in (head.weights(), {**own, **head.weights()})
+    )
+    assert alone == beside
+
+
+@pytest.mark.parametrize("engine", ["vllm==0.22.1", "vllm==0.33.0"])
+@pytest.mark.parametrize("said", [("num_layers",), ("num_hidden_layers",), ("num_layers", "num_hidden_layers"), ()])
+def test_longcat_says_its_layers_under_either_name(tmp_path: Path, engine: str, said: tuple[str, ...]) -> None:
+    """Loader and constructor take the number of the layer from the same key, whatever it is then."""
+    head = FAMILIES["longcat"]
+    config = {k: v for k, v in head.config().items() if k in said or k not in ("num_layers", "num_hidden_layers")}
+    assert rules(checked(tmp_path, engine, config, head.weights())) == []
+    lacking = {k: v for k, v in head.weights().items() if not k.endswith("eh_proj.weight")}
+    report = checked(tmp_path, engine, config, lacking)
+    assert rules(report) == ["DC102"]
+    assert "{" not in report.findings[0].message

@@ -104,16 +104,12 @@ def strays(contract: Contract, names: Sequence[str]) -> tuple[str, ...]:
     alone by design: the head is whole without them.
     """
     parts = {f".{part}." for move in contract.names.get("move", []) for part in move.get("any", [])}
-    found = {f".{name}".partition(part)[0][1:] + "." for name in names for part in parts if part in f".{name}"}
+    named = [(f".{name}", part) for name in names for part in parts if part in f".{name}"]
+    begins = {name[1:]: f"{name.partition(part)[0][1:]}." for name, part in named}
     known = tuple(contract.names.get("other_heads", []))
-    read = [_place_and_number(begin) for begin in found if _is_read(contract.names, begin)]
-    return tuple(
-        sorted(
-            begin
-            for begin in found
-            if not _is_read(contract.names, begin) and not begin.startswith(known) and not _is_after(begin, read)
-        )
-    )
+    read = [_place_and_number(begin) for name, begin in begins.items() if _is_read(contract.names, name)]
+    found = {begin for name, begin in begins.items() if not _is_read(contract.names, name)}
+    return tuple(sorted(b for b in found if not b.startswith(known) and not _is_after(b, read)))
 
 
 def _place_and_number(begin: str) -> tuple[str, int]:
