@@ -35,6 +35,12 @@ def knows(engine: Engine, model_type: str) -> bool | None:
     return False if answers == (False, False) else None
 
 
+def is_own(engine: Engine, model_type: str) -> bool:
+    """Whether the engine may have its own config class for a model_type: some come before the checkpoint's."""
+    own = load_toml(engine.name, "model_types.toml").get("own", {})
+    return any(model_type in names.split() for names in own.values())
+
+
 def first_that_knows(engine: Engine, model_type: str) -> Version | None:
     """The first release after this one whose config loader knows a model_type for sure."""
     later = (version for version in releases(engine.name) if version > engine.known)

@@ -10,7 +10,7 @@ from helpers import Edit, codes, lint_draft, of
 from weights import zeros
 
 from drafcheck.contract import resolve_engine
-from drafcheck.finding import Confidence
+from drafcheck.finding import Confidence, Severity
 from drafcheck.heads import class_for, head_of
 from drafcheck.modeltypes import knows
 from drafcheck.tensor import Tensor
@@ -263,3 +263,29 @@ def test_odd_tensors_have_no_kind() -> None:
     assert head_of([]) is None
     assert head_of(tensors(fc__weight=(0, 0), layers__0__self_attn__o_proj__weight=(0, 0))) is None
     assert head_of(tensors(x=(), fc__weight=(3,))) is None
+
+
+NATIVE = {"model_type": "deepseek_v3", "auto_map": {"AutoConfig": "configuration_my.MyConfig"}}
+
+
+@pytest.mark.parametrize(
+    ("option", "severity"),
+    (("", None), ("--trust-remote-code", Severity.ERROR), ("--config server.yaml", Severity.WARNING)),
+)
+def test_auto_map_of_a_known_model_type(tmp_path: Path, option: str, severity: Severity | None) -> None:
+    """The file is wanted only where the launch allows code of the checkpoint; without a launch nothing says so."""
+    launch = tmp_path / "serve.sh"
+    launch.write_text(
+        f"python -m sglang.launch_server --model-path m --speculative-algorithm EAGLE3 {option} "
+        f"--speculative-draft-model-path {tmp_path / 'draft'}\n"
+    )
+    found = of(lint_draft(tmp_path / "draft", typed(**NATIVE), launch=launch), "DC502")
+    assert [f.severity for f in found] == ([] if severity is None else [severity])
+
+
+def test_auto_map_with_nothing_said(tmp_path: Path) -> None:
+    (found,) = of(lint_draft(tmp_path / "native", typed(**NATIVE)), "DC502")
+    assert (found.severity, found.confidence) == (Severity.WARNING, Confidence.LIKELY)
+    assert "stops with --trust-remote-code, and builds deepseek_v3 by itself without it" in found.message
+    (other,) = of(lint_draft(tmp_path / "other", typed(**{**NATIVE, "model_type": "my_draft"})), "DC502")
+    assert (other.severity, other.confidence) == (Severity.ERROR, Confidence.CERTAIN)

@@ -13,7 +13,7 @@ from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.fitting import fitting_class, fitting_here
 from drafcheck.flat import flattened, nested_anew
 from drafcheck.heads import Head, draft_class, head_in, label_of, misfit, nested_for, taken_since
-from drafcheck.modeltypes import book, first_that_knows, is_dispensable, knows, nested_keys, of_the_class
+from drafcheck.modeltypes import book, first_that_knows, is_dispensable, is_own, knows, nested_keys, of_the_class
 from drafcheck.plan.admission import looked_for, names_count
 from drafcheck.registry import Hit, rule
 from drafcheck.subject import Subject
@@ -132,13 +132,15 @@ def _meant_whole(s: Subject) -> bool:
     return head is not None and head.kind == "model"
 
 
-@rule("DC502", "unknown-model-type", Severity.ERROR, needs=("config",))
+@rule("DC502", "unknown-model-type", Severity.ERROR, Severity.WARNING, needs=("config",))
 def unknown_model_type(s: Subject) -> Iterator[Hit]:
     """The engine's config loader does not know `model_type`.
 
     ## What it does
     Looks `model_type` up among the names that the transformers release pinned by this version knows and those that
-    the engine adds; looks for the file that `auto_map` names.
+    the engine adds; looks for the file that `auto_map` names. Where the engine knows `model_type` itself, it wants
+    that file only if the launch allows code of the checkpoint (`--trust-remote-code`): without it nothing is said,
+    and without a launch line a warning.
 
     ## Why is this bad?
     The server refuses to start (measured on SGLang 0.5.15.post1 with `eagle3`: `Transformers does not recognize
@@ -186,12 +188,29 @@ def _remote_code(s: Subject, config: DraftConfig, auto_config: str) -> Iterator[
     module = auto_config.partition(".")[0] + ".py"
     if "--" in auto_config or module in s.checkpoint.other or not s.checkpoint.place.complete:
         return
+    option = book(s.engine).get("remote_code", "trust_remote_code")
+    known = knows(s.engine, config.model_type) if config.model_type is not None else False
+    trusted = _trusted(s, option)
+    if known and trusted is False:
+        return
+    first = known and not (trusted and not is_own(s.engine, str(config.model_type)))
     yield Hit(
-        f"auto_map takes the config class from {module}, which is not in the checkpoint",
+        f"auto_map takes the config class from {module}, which is not in the checkpoint"
+        + (f": {s.engine} stops with {option}, and builds {config.model_type} by itself without it" if first else ""),
         (config.at("auto_map", "AutoConfig"),),
-        help=f"add {module}, or drop auto_map and use a model_type that the engine knows",
+        help=f"add {module}, or drop auto_map" + ("" if known else " and use a model_type that the engine knows"),
+        severity=Severity.WARNING if first else Severity.ERROR,
+        confidence=Confidence.LIKELY if first or known is None else Confidence.CERTAIN,
         fixable=is_dispensable(s, config),
     )
+
+
+def _trusted(s: Subject, option: str) -> bool | None:
+    """Whether the launch line lets the engine run code of the checkpoint; None where nothing says so."""
+    if s.launch is None:
+        return None
+    said = [given.name for given in s.launch.options if given.name in (option, f"--no-{option.removeprefix('--')}")]
+    return said[-1] == option if said else None if s.launch.partial else False
 
 
 @rule("DC503", "config-dialect", Severity.ERROR, needs=("config",))
