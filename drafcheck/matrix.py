@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 _FLOATS = ("BF16", "F16", "F32")
 
+NUMBERS = (*_FLOATS, "F64")
+"""The dtypes whose values are compared as they are; narrower ones are nothing without the scales beside them."""
+
 
 class Matrix(NamedTuple):
     """A matrix of a weight file, whose rows lie one after another."""

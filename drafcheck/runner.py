@@ -37,7 +37,7 @@ from drafcheck.producers import producer_of
 from drafcheck.registry import Hit, Rule
 from drafcheck.report.model import INTERNAL_ERROR, NOTHING_TO_CHECK, STALE, PassedOver, Report, summarise
 from drafcheck.session import Options, Session, Setup
-from drafcheck.skipped import OF_TARGET_WEIGHTS, why_skipped
+from drafcheck.skipped import OF_TARGET_WEIGHTS, why_partly, why_skipped
 from drafcheck.subject import Subject
 
 if TYPE_CHECKING:
@@ -382,6 +382,9 @@ def _run(rule: Rule, seen: Examination) -> None:
     seen.ran.append(rule.code)
     if rule.concerns and not seen.attempt("telling what is concerned", lambda: concerned(subject, rule.concerns)):
         return
+    if "values" in rule.needs and (why := why_partly(subject)) is not None:
+        seen.skipped.append((rule.code, why))
+        seen.unmet.add(rule.code)
     seen.attempt(f"rule {rule.code} {rule.name}", lambda: _collect(rule, subject, seen))
 
 

@@ -27,3 +27,12 @@ def why_skipped(subject: Subject, missing: str) -> str:
         return f"needs {NEEDS[missing]}"
     verb = "is a git lfs pointer" if len(pointers) == 1 else "are git lfs pointers"
     return f"{listed(pointers, 2)} {verb}, so only the config was checked"
+
+
+def why_partly(subject: Subject) -> str | None:
+    """A line on the tensors whose values could not be read, as ``why_skipped`` has it; None when all were."""
+    unread = subject.values.unread if subject.values is not None else []
+    if not unread:
+        return None
+    names = listed([f"{u.tensor.name:.100}" for u in unread], 2)
+    return f"needs the values of {names}, not read: {unread[0].why:.300}"

@@ -10,6 +10,7 @@ from drafcheck.plan.vocabulary import EMBEDDING, HEAD, is_another
 from drafcheck.source import SourceError
 
 if TYPE_CHECKING:
+    from drafcheck.checkpoint import Checkpoint
     from drafcheck.matrix import Matrix
     from drafcheck.subject import Subject
     from drafcheck.tensor import Tensor
@@ -31,7 +32,10 @@ def why_no_head(s: Subject) -> str | None:
     """
     head, v = _found(s), s.vocabulary
     if head is None:
-        return f"the target's head, and there is no {HEAD} in --target-weights"
+        return f"the target's head, and there is no {HEAD} in --target-weights of which rows can be compared"
+    own = _own_why(s.checkpoint, v.head_tensor) if v is not None and v.head_tensor is not None else None
+    if own is not None:
+        return f"a head to compare with the target's: {own}"
     rows = head.tensor.shape[0]
     if v is None:
         return None
@@ -61,11 +65,25 @@ def why_no_embedding(s: Subject) -> str | None:
     if own is None or s.target_weights is None:
         return None
     theirs = matrix_called(s.target_weights, EMBEDDING)
+    why = _own_why(s.checkpoint, own)
+    if why is not None:
+        return f"an embedding to compare with the target's: {why}"
     if theirs is None:
         return f"the target's embedding, and there is no {EMBEDDING} in --target-weights of which rows can be compared"
     if own.shape[1:] != theirs.tensor.shape[1:]:
         width, other = own.shape[1:], theirs.tensor.shape[1:]
         return f"an embedding as wide as the draft's: {list(width)} here, {list(other)} in --target-weights"
+    return None
+
+
+def _own_why(checkpoint: Checkpoint, tensor: Tensor) -> str | None:
+    """Why the rows of a matrix of the draft can not be compared, a clause; None when they can."""
+    from drafcheck.matrix import NUMBERS, matrix_in
+
+    if tensor.dtype not in NUMBERS:
+        return f"{tensor.name:.100} is {tensor.dtype} here, whose values are not compared"
+    if matrix_in(checkpoint, tensor) is None:
+        return f"the rows of {tensor.name:.100} do not lie one after another in its file"
     return None
 
 
@@ -99,12 +117,12 @@ def _found(s: Subject) -> Matrix | None:
 
 def confirms(s: Subject, tokens: Sequence[int]) -> bool | None:
     """Whether the rows of the draft's head stand for these tokens by the target's weights; None when nothing tells."""
-    from drafcheck.matrix import matrix_in
+    from drafcheck.matrix import NUMBERS, matrix_in
     from drafcheck.valuescan.heads import aligned
 
     v, theirs = s.vocabulary, target_head(s)
     ours = matrix_in(s.checkpoint, v.head_tensor) if v is not None and v.head_tensor is not None else None
-    if ours is None or theirs is None:
+    if ours is None or theirs is None or ours.tensor.dtype not in NUMBERS:
         return None
     try:
         found = aligned(ours, theirs, {"as given": tokens})

@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 from drafts import Draft
 from variants import TRAINED, build
-from weights import Weight, integers, mask, offsets, read_safetensors, spread, write_safetensors
+from weights import ITEM, Weight, integers, mask, offsets, read_safetensors, spread, write_safetensors
 
 from drafcheck import lint
 from drafcheck.cli import run
+from drafcheck.errors import UsageError
 from drafcheck.finding import Finding, Severity
+from drafcheck.report.model import Outcome
 from drafcheck.runner import examine_many
 from drafcheck.session import Options
 
@@ -253,3 +255,46 @@ def test_an_embedding_of_another_target_is_told(tmp_path: Path, change: float, d
     found = with_embedding(tmp_path, change, dtype)
     assert [f.rule for f in found] == ["DC804"] * count
     assert all("256 of 256 sampled rows differ" in f.message and "median cosine 0." in f.message for f in found)
+
+
+@pytest.mark.parametrize("dtype", sorted(ITEM))
+@pytest.mark.parametrize("side", ["draft", "target"])
+def test_every_dtype_is_compared_or_said_not_to_be(tmp_path: Path, dtype: str, side: str) -> None:
+    """Of the head and of the embedding, on either side."""
+    draft = Draft(engine="vllm==0.33.0")
+    draft.weights["embed_tokens.weight"] = half(np.ones((256, 32), np.float32))
+    own = draft.weights["lm_head.weight"]
+    made = {"lm_head.weight": half(np.ones((256, 32), np.float32)), "embed_tokens.weight": half(np.ones((256, 32)))}
+    places = draft.weights if side == "draft" else made
+    for name in ("lm_head.weight", "embed_tokens.weight"):
+        rows = own.shape[0] if side == "draft" and name == "lm_head.weight" else 256
+        places[name] = Weight(dtype, (rows, 32), bytes(rows * 32 * ITEM[dtype]))
+    made["norm.weight"] = half(np.ones(32, np.float32))
+    draft.write(tmp_path / "ckpt")
+    (tmp_path / "target").mkdir()
+    write_safetensors(tmp_path / "target" / "model.safetensors", made)
+    narrow = dtype not in ("BF16", "F16", "F32", "F64")
+    if side == "target" and (narrow or dtype == "F64"):
+        with pytest.raises(UsageError, match=r"of which rows can be compared"):
+            lint(tmp_path / "ckpt", engine="vllm==0.33.0", target_weights=tmp_path / "target")
+        return
+    [report] = lint(tmp_path / "ckpt", engine="vllm==0.33.0", target_weights=tmp_path / "target").checkpoints
+    assert report.outcome is not Outcome.INTERNAL_ERROR
+    assert ({s.rule for s in report.skipped if s.asked} == {"DC804", "DC805"}) is narrow
+
+
+@pytest.mark.parametrize("dtype", ["F16", "F32", "F64"])
+@pytest.mark.parametrize("moved", [0, 1])
+def test_an_embedding_in_another_dtype_is_the_same_after_its_cast(tmp_path: Path, dtype: str, moved: int) -> None:
+    """Also where float16 has no number so small but its subnormal ones."""
+    random = np.random.default_rng(3)
+    theirs = half(random.normal(0, 1, (256, 32)) * 10.0 ** random.integers(-9, 2, (256, 32)))
+    values = (np.frombuffer(theirs.raw, "<u2").astype(np.uint32) << 16).view(np.float32).reshape(256, 32)
+    ours = np.roll(values, moved, axis=0).astype({"F16": "<f2", "F32": "<f4", "F64": "<f8"}[dtype])
+    draft = Draft(engine="vllm==0.33.0")
+    draft.weights["embed_tokens.weight"] = Weight(dtype, (256, 32), ours.tobytes())
+    draft.write(tmp_path / "ckpt")
+    (tmp_path / "target").mkdir()
+    write_safetensors(tmp_path / "target" / "model.safetensors", {"model.embed_tokens.weight": theirs})
+    found = lint(tmp_path / "ckpt", engine="vllm==0.33.0", target_weights=tmp_path / "target").findings
+    assert ("DC804" in {f.rule for f in found}) is bool(moved)

@@ -23,9 +23,10 @@ from drafcheck.checkpoint import open_folder
 from drafcheck.cli import cli
 from drafcheck.finding import Finding, Severity
 from drafcheck.place import LocalPlace
-from drafcheck.report.model import CheckpointReport
+from drafcheck.report.model import CheckpointReport, FailOn
 from drafcheck.runner import examine_many, report_of
 from drafcheck.session import Options
+from drafcheck.source import SourceError
 from drafcheck.valuescan import scan as scanning
 from drafcheck.valuescan.formats import FLOATS, Format
 from drafcheck.valuescan.kernels import look
@@ -292,3 +293,52 @@ def test_a_report_says_how_much_was_read() -> None:
     given = ["check", str(TRAINED / "draft"), "--engine", "sglang==0.5.15", "--values", "--sample", "5%"]
     assert ", 5% of the values\n" in CliRunner().invoke(cli, given, standalone_mode=False).output
     assert check(TRAINED / "draft").values == 1
+
+
+def test_what_could_not_be_read_is_said_and_is_not_all(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason="writes the pickle")
+    two, whole = healthy(), tmp_path / "whole"
+    two.write(whole)
+    safetensors = pytest.importorskip("safetensors.torch", reason="reads the tensors")
+    [file] = whole.glob("*.safetensors")
+    tensors = safetensors.load_file(file)
+    file.unlink()
+    torch.save(tensors, whole / "pytorch_model.bin")
+    healthy_report = check(whole)
+    assert healthy_report.values == 1 and not [s for s in healthy_report.skipped if s.asked]
+    cut = tmp_path / "cut"
+    two.write(cut)
+    [file] = cut.glob("*.safetensors")
+    file.unlink()
+    tensors["fc.weight"] = torch.cat([tensors["fc.weight"]] * 2, dim=1)[:, : tensors["fc.weight"].shape[1]]
+    torch.save(tensors, cut / "pytorch_model.bin")
+    report = check(cut)
+    assert report.values is not None and 0.5 < report.values < 1
+    assert {s.rule for s in report.skipped if s.asked} == set(VALUES)
+    assert {s.why for s in report.skipped if s.asked} == {
+        "needs the values of `fc.weight`, not read: it does not lie in one piece in the order of its values"
+    }
+    assert report.outcome.value == "incomplete" and report.exit_code(FailOn.WARNING) == 1
+
+
+def test_a_file_that_shrinks_while_it_is_read_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(part: Any, buffer: memoryview) -> memoryview:
+        raise SourceError("model.safetensors ends before byte 9")
+
+    monkeypatch.setattr(scanning, "_read", fails)
+    report = check(TRAINED / "draft")
+    assert report.values == 0 and report.outcome.value == "incomplete"
+    assert all(s.why.endswith("not read: model.safetensors ends before byte 9") for s in report.skipped if s.asked)
+
+
+@pytest.mark.parametrize(("value", "over"), [(65504.0, False), (65519.9, False), (65520.0, True)])
+def test_a_cast_takes_the_nearest_number(tmp_path: Path, value: float, over: bool) -> None:
+    pair = healthy()
+    fc = np.full(pair.weights["fc.weight"].shape, 0.5, np.float32)
+    fc[0, 0] = value
+    pair.weights["fc.weight"] = Weight("F32", fc.shape, fc.tobytes())
+    found = [f.rule for f in spoken(check(pair.write(tmp_path / "ckpt"), dtype="float16"))]
+    assert found == (["DC806"] if over else [])
+    with np.errstate(over="ignore"):
+        assert math.isinf(float(np.float32(value).astype(np.float16))) is over
+    assert FLOATS["BF16"].limit == (2 - 2**-8) * 2.0**127

@@ -24,6 +24,14 @@ ITEM = {
     "F32": 4,
     "I64": 8,
     "F64": 8,
+    "F8_E5M2": 1,
+    "F8_E4M3FNUZ": 1,
+    "F8_E5M2FNUZ": 1,
+    "F8_E8M0": 1,
+    "U16": 2,
+    "U32": 4,
+    "U64": 8,
+    "C64": 8,
 }
 """Bytes of one element, by safetensors dtype."""
 

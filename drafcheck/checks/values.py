@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from drafcheck.finding import Location, Severity
 from drafcheck.modelconfig import dtype_built
 from drafcheck.registry import Hit, rule
-from drafcheck.valuescan.formats import LARGEST
+from drafcheck.valuescan.formats import BUILT
 from drafcheck.words import count, share
 
 if TYPE_CHECKING:
@@ -89,8 +89,8 @@ def overflow_on_cast(s: Subject) -> Iterator[Hit]:
     """A value is too large for the dtype that the engine casts it to.
 
     ## What it does
-    Compares the largest magnitude in every tensor (`--values`) with the largest number of the dtype that this engine
-    builds the draft model in.
+    Compares the largest magnitude in every tensor (`--values`) with the number from which on the dtype that this engine
+    builds the draft model in makes infinity: half a step past its largest one, as a cast takes the nearest.
 
     ## Why is this bad?
     The value becomes infinite when it is loaded, and the drafter proposes nonsense from then on; float16 ends at 65504.
@@ -99,14 +99,15 @@ def overflow_on_cast(s: Subject) -> Iterator[Hit]:
     Serve the drafter in bfloat16 or float32.
     """
     dtype = dtype_built(s)
-    limit = LARGEST.get(dtype or "")
-    if limit is None:
+    built = BUILT.get(dtype or "")
+    if built is None:
         return
+    last = built.value(built.finite)
     goals = goals_of(s)
     for v in seen_in(s).tensors:
-        if v.absmax is not None and v.absmax > limit and (goals is None or v.tensor in goals):
+        if v.absmax is not None and v.absmax >= built.limit and (goals is None or v.tensor in goals):
             yield Hit(
-                f"`{v.tensor.name}` holds {v.absmax:g}, and the {dtype} that {s.engine} casts it to ends at {limit:g}",
+                f"`{v.tensor.name}` holds {v.absmax:.6g}, and the {dtype} that {s.engine} casts it to ends at {last:g}",
                 place(v.tensor),
                 help="serve the drafter in the dtype that it was trained in",
             )

@@ -50,7 +50,7 @@ def checkpoint_report(seen: Examination) -> CheckpointReport:
         beside=tuple(EngineInfo(name=e.name, version=e.version) for e in seen.setup.beside),
         settings=settings.shown if settings is not None else None,
         launch=_launch(seen),
-        values=subject.values.share if subject and subject.values is not None else None,
+        values=subject.values.read if subject and subject.values is not None else None,
         producer=_producer(subject) if subject else None,
         reference=_compared(subject) if subject else None,
     )
@@ -80,8 +80,13 @@ def outcome(seen: Examination) -> Outcome:
         return Outcome.BROKEN
     if Severity.WARNING in severities:
         return Outcome.DEGRADED
-    planned = seen.subject is not None and seen.subject.load is not None and not seen.subject.checkpoint.config_only
-    return Outcome.CLEAN if planned else Outcome.INCOMPLETE
+    return Outcome.CLEAN if _complete(seen.subject) else Outcome.INCOMPLETE
+
+
+def _complete(s: Subject | None) -> bool:
+    """Whether its loading was worked out, and all values were read where that was asked for."""
+    planned = s is not None and s.load is not None and not s.checkpoint.config_only
+    return planned and not (s is not None and s.values is not None and s.values.unread)
 
 
 def _stops(seen: Examination, has_errors: bool) -> bool:

@@ -72,8 +72,15 @@ def verdict(checkpoint: CheckpointReport, style: Style) -> str:
     """One line such as ``ckpt: broken: 2 errors, 1 note``."""
     counts = [plural(n, s.value) for s in Severity if (n := checkpoint.count(s))]
     counts += [f"{len(checkpoint.suppressed)} suppressed"] if checkpoint.suppressed else []
-    words = _VERDICTS[checkpoint.outcome] + (f": {', '.join(counts)}" if counts else "")
+    words = _outcome(checkpoint) + (f": {', '.join(counts)}" if counts else "")
     return style.bold(f"{printable(named(checkpoint))}: {words}")
+
+
+def _outcome(checkpoint: CheckpointReport) -> str:
+    partly = (
+        checkpoint.outcome is Outcome.INCOMPLETE and checkpoint.contract and any(s.asked for s in checkpoint.skipped)
+    )
+    return "no fault found, but not all values could be read" if partly else _VERDICTS[checkpoint.outcome]
 
 
 def skipped(checkpoint: CheckpointReport) -> Iterator[str]:
@@ -140,10 +147,15 @@ def checked(checkpoint: CheckpointReport) -> str:
     parts = [engine, f"contract {checkpoint.contract}" if checkpoint.contract else "no contract for its class"]
     parts += [f"algorithm {checkpoint.algorithm}"] if checkpoint.algorithm else []
     parts += [f"target {checkpoint.target}" if checkpoint.target else "no target"]
-    parts += [f"{checkpoint.values:.0%} of the values"] if checkpoint.values is not None else []
+    parts += [f"{_per_cent(checkpoint.values)} of the values"] if checkpoint.values is not None else []
     parts += [_launch(checkpoint.launch)] if checkpoint.launch is not None else []
     parts += [f"settings {checkpoint.settings}"] if checkpoint.settings else []
     return printable("checked for " + ", ".join(parts))
+
+
+def _per_cent(share: float) -> str:
+    """Never all of it where something is left out."""
+    return "less than 100%" if 0.995 <= share < 1 else f"{share:.0%}"
 
 
 def _launch(launch: LaunchInfo) -> str:

@@ -27,7 +27,8 @@ class Outcome(str, Enum):
     """What becomes of one checkpoint on its engine, in one word; the worst that applies.
 
     ``clean``: no error and no warning. ``incomplete``: no error and no warning, but drafcheck does not know
-    the draft class for this engine, so how it loads was not checked. ``degraded``: warnings only.
+    the draft class for this engine, so how it loads was not checked, or ``--values`` could not read all of them.
+    ``degraded``: warnings only.
     ``broken``: at least one error; the engine starts, or its start could not be worked out.
     ``refused``: the engine will not start with it, as an error says. ``nothing-to-check``: no checkpoint at the path.
     ``internal-error``: drafcheck itself failed; the findings may be incomplete.

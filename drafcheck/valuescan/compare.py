@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from drafcheck.valuescan.formats import FLOATS
 from drafcheck.valuescan.kernels import as_numbers
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from drafcheck.matrix import Matrix
 
 
@@ -22,25 +25,38 @@ class Apart(NamedTuple):
 
 
 def apart(one: Matrix, two: Matrix, numbers: Sequence[int]) -> Apart:
-    """Compare these rows of two matrices of one width; numbers of different dtypes by what the narrower one can hold.
+    """Compare these rows of two matrices of one width and of dtypes that ``matrix.NUMBERS`` names.
 
+    Where the dtypes are two, one was cast to the other or both from a third: what rounding does is no difference.
     Raises SourceError.
     """
     largest, cosines = 0.0, list[float]()
-    narrow = max(_STEPS[one.tensor.dtype], _STEPS[two.tensor.dtype])
+    dtypes = {one.tensor.dtype, two.tensor.dtype}
+    rounded = [FLOATS[dtype] for dtype in dtypes] if len(dtypes) > 1 else []
+    share = sum(2.0 ** -(f.fraction + 1) for f in rounded) * _MARGIN
+    least = sum(f.value(1) / 2 for f in rounded) * _MARGIN  # below the normal numbers the steps are of one size
     for number in numbers:
         first, second = one.read(number), two.read(number)
-        if first == second and one.tensor.dtype == two.tensor.dtype:
+        if first == second and not rounded:
             continue
         a, b = as_numbers(one.tensor.dtype, first), as_numbers(two.tensor.dtype, second)
-        difference = np.abs(a - b)
-        if one.tensor.dtype != two.tensor.dtype and bool((difference <= narrow * np.maximum(abs(a), abs(b))).all()):
+        with np.errstate(invalid="ignore"):
+            difference = np.abs(a - b)
+            near = difference <= share * np.minimum(np.maximum(abs(a), abs(b)), _FINITE) + least
+        if bool((near | (a == b) | (np.isnan(a) & np.isnan(b))).all()):
             continue
         largest = max(largest, float(np.nanmax(difference)) if np.isfinite(difference).any() else 0.0)
-        lengths = float(np.linalg.norm(a) * np.linalg.norm(b))
-        cosines.append(float(a @ b) / lengths if lengths else 0.0)
+        cosines.append(_cosine(a, b))
     return Apart(len(cosines), largest, float(np.median(cosines)) if cosines else 1.0)
 
 
-_STEPS = {"BF16": 2**-8, "F16": 2**-10, "F32": 2**-23}
-"""The relative distance of two neighbours of each dtype."""
+def _cosine(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
+    """Of what is finite in both."""
+    finite = np.isfinite(a) & np.isfinite(b)
+    a, b = a[finite], b[finite]
+    lengths = float(np.linalg.norm(a) * np.linalg.norm(b))
+    return float(a @ b) / lengths if lengths else 0.0
+
+
+_MARGIN = 1.01  # the larger of two rounded numbers may be a little smaller than what they were rounded from
+_FINITE = np.finfo(np.float64).max

@@ -28,6 +28,15 @@ class Format(NamedTuple):
     lone: int | None = None
 
     @property
+    def limit(self) -> float:
+        """The magnitude from which on a number becomes none on a cast: half a step past the largest one.
+
+        Numbers are rounded to the nearest, and the largest one is odd, so that half a step goes up.
+        """
+        last = self.value(self.finite)
+        return last + (last - self.value(self.finite - 1)) / 2
+
+    @property
     def sign(self) -> int:
         """The sign bit; 0 for a dtype without one."""
         has = self.exponent + self.fraction < 8 * self.width
@@ -63,5 +72,5 @@ OCP 8-bit floating point and microscaling formats (FNUZ: those of ml_dtypes)."""
 NAMES = {"float16": "F16", "bfloat16": "BF16", "float32": "F32", "float64": "F64"}
 """What torch and the engines call the dtypes that draft models are built in."""
 
-LARGEST = {name: FLOATS[dtype].value(FLOATS[dtype].finite) for name, dtype in NAMES.items()}
-"""The largest value of the dtypes that engines build draft models in."""
+BUILT = {name: FLOATS[dtype] for name, dtype in NAMES.items()}
+"""The forms of the dtypes that engines build draft models in."""

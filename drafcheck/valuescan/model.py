@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from drafcheck.header_json import DTYPE_BITS
 from drafcheck.tensor import Tensor
 from drafcheck.valuescan.formats import FLOATS
 
@@ -55,6 +56,10 @@ class TensorValues:
         return format_ is not None and self.seen > 0 and self.even and self.value == format_.one
 
 
+def _bits(tensor: Tensor) -> int:
+    return tensor.numel * DTYPE_BITS[tensor.dtype]
+
+
 @dataclass(frozen=True, slots=True)
 class Unread:
     """A tensor whose bytes could not be read, and why: one clause."""
@@ -70,6 +75,13 @@ class Values:
     tensors: list[TensorValues] = field(default_factory=list)
     unread: list[Unread] = field(default_factory=list)
     share: float = 1.0
+
+    @property
+    def read(self) -> float:
+        """The share of the bytes that was read, without what could not be."""
+        lost = sum(_bits(u.tensor) for u in self.unread)
+        every = lost + sum(_bits(v.tensor) for v in self.tensors)
+        return self.share * (1 - lost / every) if lost else self.share
 
     def of(self, tensor: Tensor) -> TensorValues | None:
         """What a tensor holds."""

@@ -127,7 +127,10 @@ def _parts(files: Sequence[WeightFile], share: float, found: Values) -> Iterator
         source = _reopened(file.source)
         for tensor in file.header.tensors:
             if tensor.start < 0:
-                found.unread.append(Unread(tensor, "its bytes do not lie in one piece in the file"))
+                known = file.header.uncopied.get(tensor.name)
+                found.unread.append(
+                    Unread(tensor, f"it {known.why}" if known else "its bytes have no place in the file")
+                )
             elif tensor.stop > tensor.start:
                 values = TensorValues(tensor)
                 found.tensors.append(values)
