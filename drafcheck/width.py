@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from drafcheck.subject import Subject
 
+_TABLES = ("embed_tokens.weight", "head.weight")
+"""How the parameters end that hold a row for each token: ``lm_head.weight`` and ``shared_head.head.weight`` too."""
+
 LEAST = 3
 """So many norms must agree, and none may fit the config, before the config is taken to be the one that is wrong."""
 
@@ -24,3 +27,12 @@ def hidden_size_meant(s: Subject) -> int | None:
     shapes = [r.tensor.shape for r in plan.lost if r.cause == "shape" and r.tensor is not None and r.parameter in norms]
     widths = {shape[0] for shape in shapes if len(shape) == 1}
     return widths.pop() if len(shapes) >= LEAST and len(widths) == 1 else None
+
+
+def of_another_width(s: Subject) -> list[str]:
+    """The tables of tokens that the release takes from the target although its rows are not as long as the draft's."""
+    theirs = s.target.hidden_size if s.target is not None else None
+    if s.load is None or theirs is None:
+        return []
+    tables = (s.load.parameters[name] for name in s.load.fills_from_target if name.endswith(_TABLES))
+    return [p.name for p in tables if len(p.shape) == 2 and p.shape[1] not in (-1, theirs)]

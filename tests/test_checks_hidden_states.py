@@ -10,7 +10,8 @@ from drafts import HIDDEN, VOCAB, Draft
 from helpers import Edit, codes, lint_draft, of
 from weights import zeros
 
-from drafcheck.finding import Confidence, Severity
+from drafcheck import lint
+from drafcheck.finding import Confidence, Finding, Severity
 
 KEY = "eagle_config.eagle_aux_hidden_state_layer_ids"
 
@@ -332,6 +333,60 @@ def test_a_wider_target_allowed_for(tmp_path: Path) -> None:
         draft.weights["embed_tokens.weight"] = zeros("BF16", VOCAB, HIDDEN)
 
     assert codes(lint_draft(tmp_path, edit)) == set()
+
+
+def full_beside_a_wider_target(draft: Draft) -> None:
+    """All tokens, an embedding of its own, and an fc for the wider states: nothing is missing."""
+    wider(draft)
+    draft.weights["embed_tokens.weight"] = zeros("BF16", VOCAB, HIDDEN)
+    draft.weights["lm_head.weight"] = zeros("BF16", VOCAB, HIDDEN)
+    draft.set(draft_vocab_size=VOCAB)
+    del draft.weights["d2t"], draft.weights["t2d"]
+
+
+@pytest.mark.parametrize("release", ("0.5.2", "0.5.12", "0.5.23"))
+def test_tables_that_the_target_replaces_whatever_their_width(tmp_path: Path, release: str) -> None:
+    """With draft_vocab_size null embedding and head are the target's, and no target_hidden_size keeps them."""
+
+    def null(draft: Draft) -> None:
+        full_beside_a_wider_target(draft)
+        draft.set(draft_vocab_size=None)
+
+    report = lint_draft(tmp_path, null, release)
+    (found,) = of(report, "DC409")
+    assert "`model.embed_tokens.weight`, `lm_head.weight`" in found.message or "`lm_head.weight`, " in found.message
+    assert (found.severity, found.confidence) == (Severity.ERROR, Confidence.LIKELY)
+    assert of(report, "DC107") == []  # no advice to leave them out
+    assert of(lint_draft(tmp_path / "kept", full_beside_a_wider_target, release), "DC409") == []
+
+    def as_wide(draft: Draft) -> None:
+        null(draft)
+        draft.set(target_hidden_size=HIDDEN)
+        draft.shape("fc.weight", HIDDEN, 3 * HIDDEN)
+        target(hidden_size=HIDDEN)(draft)
+
+    assert of(lint_draft(tmp_path / "as-wide", as_wide, release), "DC409") == []
+
+
+def on_vllm(folder: Path, edit: Edit, release: str) -> list[Finding]:
+    draft = Draft()
+    edit(draft)
+    draft.write(folder)
+    return list(lint(folder, engine=f"vllm=={release}").checkpoints[0].findings)
+
+
+@pytest.mark.parametrize("release", ("0.16.0", "0.22.1", "0.33.0"))
+def test_a_head_that_the_wider_target_lends(tmp_path: Path, release: str) -> None:
+    """vLLM asks only whether the file has a head."""
+
+    def headless(draft: Draft) -> None:
+        full_beside_a_wider_target(draft)
+        del draft.weights["lm_head.weight"]
+
+    (found,) = of(on_vllm(tmp_path / "headless", headless, release), "DC409")
+    assert f"the target's tables of {2 * HIDDEN} columns in the place of `lm_head.weight`" in found.message
+    assert (found.severity, found.confidence) == (Severity.ERROR, Confidence.LIKELY)
+    assert of(on_vllm(tmp_path / "own", full_beside_a_wider_target, release), "DC409") == []
 
 
 def test_a_target_that_lends_no_head(tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ from drafcheck.sizes import key_of
 from drafcheck.subject import Subject
 from drafcheck.targets import capturing_algorithms
 from drafcheck.trial import tried
-from drafcheck.width import hidden_size_meant
+from drafcheck.width import hidden_size_meant, of_another_width
+from drafcheck.words import listed
 
 if TYPE_CHECKING:
     from drafcheck.plan.model import WiringPlan
@@ -278,7 +279,8 @@ def target_hidden_size(s: Subject) -> Iterator[Hit]:
     ## What it does
     When the hidden sizes differ, asks for `target_hidden_size` (which sizes `fc` and keeps the drafter's own
     embedding in place) and for `embed_tokens` in the file. Also reports a `target_hidden_size` that is not the target's
-    beside an `fc` that was made for it.
+    beside an `fc` that was made for it, and tables that this release takes from the target whatever their width: on
+    SGLang embedding and head where `draft_vocab_size` is null, on vLLM a head that the file does not have.
 
     ## Why is this bad?
     Without the key, `fc` is built for another width and the target's embedding, of another width too, replaces
@@ -313,6 +315,25 @@ def target_hidden_size(s: Subject) -> Iterator[Hit]:
             place,
             help="ship the embed_tokens.weight that the drafter was trained with",
         )
+    elif s.load is not None and s.load.refused is None and (replaced := of_another_width(s)):
+        yield _replaced_all_the_same(s, replaced, own, theirs)
+
+
+def _replaced_all_the_same(s: Subject, tables: list[str], own: int, theirs: int) -> Hit:
+    """Tables that the release takes from the target without a look at their width: read, not run."""
+    assert s.target is not None and s.config is not None
+    key = "draft_vocab_size"
+    says_null = key in s.config.data and s.config.data[key] is None
+    return Hit(
+        f"{s.engine} puts the target's tables of {theirs} columns in the place of {listed(tables)}, whatever their "
+        f"width: the drafter computes with {own}, and the first forward pass fails",
+        (s.config.at(key if says_null else "hidden_size"), s.target.at(*s.target.route, "hidden_size")),
+        help=f"set {key} to the number of rows of the drafter's own lm_head.weight, and ship it with its embed_tokens"
+        if says_null
+        else "ship the lm_head.weight that the drafter was trained with",
+        confidence=Confidence.LIKELY,
+        about=tuple(tables),
+    )
 
 
 def _fed_as_they_are(s: Subject, width: int, theirs: int) -> Iterator[Hit]:

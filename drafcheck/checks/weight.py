@@ -10,6 +10,7 @@ from drafcheck.finding import Severity
 from drafcheck.registry import Hit, rule
 from drafcheck.subject import Subject
 from drafcheck.tensor import Tensor
+from drafcheck.width import of_another_width
 from drafcheck.words import listed, share
 
 WORTH_A_LINE = 0.01
@@ -55,6 +56,8 @@ def target_replaces_tensor(s: Subject) -> Iterator[Hit]:
     Leave the tensor out, if no other engine that serves the draft keeps it.
     """
     plan, _ = plans(s)
+    if of_another_width(s):
+        return  # the target's does not fit, which DC409 says
     replaced = [write.tensor for write in plan.writes if write.parameter in plan.fills_from_target]
     if _worth_a_line(s, replaced):
         it = "it with the target's" if len(replaced) == 1 else "them with the target's"
