@@ -55,7 +55,11 @@ def aux_layer_range(s: Subject) -> Iterator[Hit]:
             stops=True,
         )
     elif w.bad_ids is not None:
-        yield Hit(f"{w.source} is {w.bad_ids}, not a list of integers: {s.engine} stops at start", (at(s, w.source),))
+        yield Hit(
+            f"{w.source} is {w.bad_ids}, not a list of integers: {s.engine} stops at start",
+            (at(s, w.source),),
+            stops=True,
+        )
     elif w.source == "default":
         yield from _default_collides(s, w)
     else:
@@ -71,6 +75,7 @@ def _wrong_ids(s: Subject, w: WiringPlan) -> Iterator[Hit]:
             f"{s.target_class.architecture} has nothing to hand over before its first layer (TypeError)",
             place,
             help="name layers that the target has",
+            stops=True,
         )
     elif lost:
         yield from _hand_over_nothing(s, w, lost)
