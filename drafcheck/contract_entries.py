@@ -278,6 +278,7 @@ class Param(Entry):
     whole: bool = False
     says: Word = ""
     rows: Word = ""
+    unsplit: bool = False
     pads: dict[str, int] = {}
 
     @model_validator(mode="after")

@@ -129,3 +129,25 @@ def test_vllm_builds_the_draft_for_the_ranks_of_the_target(tmp_path: Path) -> No
     launch.write_text(line)
     report = lint(GOOD / "vllm-healthy-0.33.0", launch=launch, engine="vllm==0.33.0")
     assert [f.rule for f in report.findings if f.rule == "DC205"] == ["DC205"]
+
+
+@pytest.mark.parametrize("release", ("0.11.0", "0.16.0", "0.22.1", "0.33.0"))
+def test_what_every_rank_of_vllm_has_whole_need_not_divide(tmp_path: Path, release: str) -> None:
+    """The projection to the latents is loaded in two shards and split for nobody."""
+    even = {"num_attention_heads": 6, "moe_intermediate_size": 48, "vocab_size": 384, "n_routed_experts": 4}
+    latent = {"q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 4}
+    draft = draft_of(tmp_path, "mtp-layer-of-deepseek", {**even, **latent})
+    assert checked(draft, 3, f"vllm=={release}")[1] is None
+    _, found = checked(draft_of(tmp_path, "mtp-layer-of-deepseek", {**even, "num_attention_heads": 4}), 3, "vllm")
+    assert found is not None
+    assert "`num_attention_heads` is 4, no multiple of 3" in found.message
+
+
+def test_experts_of_vllm_divide_by_their_inner_side(tmp_path: Path) -> None:
+    keys = {"num_attention_heads": 6, "vocab_size": 384, "n_shared_experts": 3, "moe_intermediate_size": 32}
+    _, found = checked(draft_of(tmp_path, "mtp-layer-of-deepseek", keys), 3, "vllm==0.33.0")
+    assert found is not None
+    assert "`moe_intermediate_size` is 32, no multiple of 3" in found.message
+    assert "q_lora" not in found.message
+    draft = draft_of(tmp_path, "mtp-layer-of-deepseek", {**keys, "moe_intermediate_size": 48})
+    assert checked(draft, 3, "vllm==0.33.0")[1] is None

@@ -37,6 +37,7 @@ class Parameter(NamedTuple):
     spare_shards: tuple[str, ...] = ()  # shards of a fused parameter that the forward pass never uses
     whole: bool = False  # holds whole numbers
     rows: str = ""
+    unsplit: bool = False  # every rank has all of it, however it is loaded
     pads: Mapping[str, int] = MappingProxyType({})  # shards that are filled up to a multiple before they are joined
 
     def share(self, shards: Sequence[str]) -> float:

@@ -59,7 +59,7 @@ def _each(contract: Contract, entry: Table, config: DraftConfig) -> Iterator[Par
         "", shape, formula, entry["initial"], entry["load"], shards, formulas, spare, entry.get("says", "")
     )
     made = made._replace(spare_shards=tuple(entry.get("spare_shards", ())), whole=bool(entry.get("whole")))
-    made = made._replace(rows=entry.get("rows", ""), pads=entry.get("pads", {}))
+    made = made._replace(rows=entry.get("rows", ""), pads=entry.get("pads", {}), unsplit=bool(entry.get("unsplit")))
     yield from (made._replace(name=name) for name in _names(contract, entry, config))
 
 

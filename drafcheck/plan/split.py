@@ -49,7 +49,7 @@ def _of(
         yield from [] if size is None else [(entry["quantity"], size)]
         return
     for parameter in parameters:
-        if parameter.load in entry["loads"]:
+        if parameter.load in entry["loads"] and not parameter.unsplit:
             yield from _sharded(parameter)
 
 
