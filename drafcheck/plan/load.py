@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from drafcheck.lookup import MISSING, in_question, raw, settled_for
 from drafcheck.plan.fit import Fit, fit, join, padded
 from drafcheck.plan.model import Drop, LoadPlan, Partial, Refusal, Write
+from drafcheck.plan.mtp_names import as_stored
 from drafcheck.plan.names import Route, route, stopped_at_sight
 from drafcheck.plan.parameters import build_parameters, refused_config, refused_to_serve, written_out
 from drafcheck.source import SourceError
@@ -184,7 +185,8 @@ class _State:
             shape = relaid(self.contract, self.config, tensor)
         if isinstance(shape, Fit):
             return shape
-        return fit(self.contract, self.plan.parameters[found.parameter], found.shard, shape)
+        built = as_stored(self.contract, self.plan.parameters[found.parameter], [tensor])
+        return fit(self.contract, built, found.shard, shape)
 
     def _hold(self, tensor: Tensor, found: Route) -> None:
         """Keep a part until its counterpart comes, then lay them one below the other."""
@@ -199,7 +201,8 @@ class _State:
             return
         parts = [held[shard] for shard in shards]
         del self.held[found.parameter]
-        fitted = join(self.contract, self.plan.parameters[found.parameter], [part.shape for part, _ in parts])
+        built = as_stored(self.contract, self.plan.parameters[found.parameter], [part for part, _ in parts])
+        fitted = join(self.contract, built, [part.shape for part, _ in parts])
         if fitted.error is not None:
             refusal = Refusal("load", fitted.error, "shape", tensor, found.parameter)
             self.plan.lost.append(refusal)
@@ -211,7 +214,7 @@ class _State:
                 self._forget(part for part, _ in parts)
         elif self.plan.refused is None:
             for part, where in parts:
-                self._write(part, where, padded(self.plan.parameters[found.parameter], str(where.shard), part.shape))
+                self._write(part, where, padded(built, str(where.shard), part.shape))
         else:
             self._forget(part for part, _ in parts)
 

@@ -11,10 +11,12 @@ from drafcheck.contract import load_toml
 from drafcheck.plan.names import Route
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from drafcheck.config import DraftConfig
     from drafcheck.contract import Contract, Table
+    from drafcheck.plan.model import Parameter
+    from drafcheck.tensor import Tensor
 
 MOST_HEADS = 128
 """So many heads of one checkpoint are told from others at most."""
@@ -41,7 +43,11 @@ def for_config(contract: Contract, config: DraftConfig) -> Contract:
     if "beyond" in names:
         filled["layers_built"] = contract.value(names["beyond"], config)
     if _is_quantised(config):
+        from drafcheck.plan.quantised import FLOATS, scheme_of  # for these configs alone
+
+        scheme = scheme_of(contract, config)
         filled["quantised_parts"] = load_toml("dialects.toml")["quantised"]["parts"]
+        filled["plain_dtypes"] = (*FLOATS, *(scheme.plain_shape if scheme is not None else ()))
         return contract._replace(names=filled, proven=False)
     return contract._replace(names=filled)
 
@@ -49,6 +55,20 @@ def for_config(contract: Contract, config: DraftConfig) -> Contract:
 def _is_quantised(config: DraftConfig) -> bool:
     """Whether the engine builds quantised layers, of which this book only knows what their tensors are called."""
     return any(config.data.get(key) is not None for key in ("quantization_config", "compression_config"))
+
+
+def as_stored(contract: Contract, parameter: Parameter, tensors: Iterable[Tensor]) -> Parameter:
+    """The parameter as the dtypes of the tensors for it tell: of what may be packed only vectors are of a known size.
+
+    The numbers of a plain tensor have the sides of the plain weight, and so have those of some methods.
+    """
+    parts = contract.names.get("quantised_parts")
+    if not parts or len(parameter.shape) == 1:
+        return parameter
+    plain = contract.names["plain_dtypes"]
+    if all(t.dtype in plain and t.name.rpartition(".")[2] not in parts for t in tensors):
+        return parameter
+    return parameter._replace(shape=(-1,) * len(parameter.shape), shards=dict.fromkeys(parameter.shards, -1))
 
 
 def layer_is_known(contract: Contract) -> bool:

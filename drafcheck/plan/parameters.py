@@ -25,18 +25,10 @@ MOST_EXPERTS = 4096
 def build_parameters(contract: Contract, config: DraftConfig) -> Parameters:
     """The parameters by name, in the order of the contract. A size that cannot be known is -1."""
     wanted = [entry for entry in contract.params if in_question(contract, entry, config)]
-    packed = bool(contract.names.get("quantised_parts"))
     made = Parameters()
     for parameter in (p for entry in wanted for p in _each(contract, entry, config)):
-        made.setdefault(parameter.name, _without_sizes(parameter) if packed else parameter)
+        made.setdefault(parameter.name, parameter)
     return made
-
-
-def _without_sizes(parameter: Parameter) -> Parameter:
-    """A parameter that may be packed, in a way that the config decides: only vectors are of the size that is known."""
-    if len(parameter.shape) == 1:
-        return parameter
-    return parameter._replace(shape=(-1,) * len(parameter.shape), shards=dict.fromkeys(parameter.shards, -1))
 
 
 def _each(contract: Contract, entry: Table, config: DraftConfig) -> Iterator[Parameter]:

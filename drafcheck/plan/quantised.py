@@ -32,6 +32,7 @@ class Scheme(NamedTuple):
 
     ``parts``: the last words of the names of a layer's parameters, the numbers first. ``spare``: those that may be
     missing. ``ignore``: the list of layers that are left alone, as written. ``proven``: the classes were run.
+    ``plain_shape``: the dtypes in which the numbers have the sides of the plain weight.
     """
 
     method: str
@@ -39,6 +40,7 @@ class Scheme(NamedTuple):
     spare: frozenset[str]
     ignore: tuple[str, ...]
     proven: bool
+    plain_shape: tuple[str, ...] = ()
 
 
 def declared(contract: Contract, config: DraftConfig) -> Any:
@@ -85,7 +87,12 @@ def scheme_of(contract: Contract, config: DraftConfig) -> Scheme | None:
     listed = found[0] if found and isinstance(found[0], list) else []
     names = tuple(item for item in listed if isinstance(item, str))
     return Scheme(
-        _called(table), tuple(entry["parts"]), frozenset(entry.get("spare", [])), names, bool(entry.get("proven"))
+        _called(table),
+        tuple(entry["parts"]),
+        frozenset(entry.get("spare", [])),
+        names,
+        bool(entry.get("proven")),
+        tuple(entry.get("plain_shape", ())),
     )
 
 

@@ -1,6 +1,6 @@
 """Quantised heads in a target's own checkpoint: of which layers the file holds quantised parts, and which are built so.
 
-Their tensors are compared by names alone (see ``drafcheck.plan.mtp_names``), so the parameters stay as they are; only
+A packed weight leads to the parameter of the plain one (see ``drafcheck.plan.mtp_names``), so the parameters stay as they are; only
 what there is to say of each layer is worked out here. The experts of a layer are one layer, as the release builds them.
 """
 
