@@ -283,3 +283,18 @@ def test_of_two_tensors_of_one_name_the_last_counts_where_all_are_gathered(
     draft.writers.append(lambda folder: write_safetensors(folder / "model-2.safetensors", {"fc.weight": good}))
     draft.shape("fc.weight", 3, 3)
     assert (plan_of(tmp_path, base, release, draft).refused is None) == last
+
+
+@pytest.mark.parametrize(
+    ("keys", "taken"),
+    [
+        ({}, True),
+        ({"num_key_value_heads": None}, False),
+        ({"model_type": "llama"}, False),
+        ({"num_attention_heads": -1}, False),
+    ],
+)
+def test_qwen3_without_heads(tmp_path: Path, keys: dict[str, Any], taken: bool) -> None:
+    """Built where nothing divides by the number of heads."""
+    says = error(tmp_path, "eagle3-qwen3", "0.33.0", **{"num_attention_heads": 0, **keys})
+    assert (says is None) is taken
