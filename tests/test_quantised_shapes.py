@@ -1,4 +1,4 @@
-"""Shapes in a quantised head: of what is stored plain, and of numbers that a method keeps in the plain weight's sides."""
+"""Shapes in a quantised head: of what is stored plain, and of numbers with the plain weight's sides."""
 
 from __future__ import annotations
 

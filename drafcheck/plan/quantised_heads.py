@@ -1,7 +1,8 @@
 """Quantised heads in a target's own checkpoint: of which layers the file holds quantised parts, and which are built so.
 
-A packed weight leads to the parameter of the plain one (see ``drafcheck.plan.mtp_names``), so the parameters stay as they are; only
-what there is to say of each layer is worked out here. The experts of a layer are one layer, as the release builds them.
+A packed weight leads to the parameter of the plain one (see ``drafcheck.plan.mtp_names``), so the parameters stay as
+they are; only what there is to say of each layer is worked out here. The experts of a layer are one layer, as the
+release builds them.
 """
 
 from __future__ import annotations
