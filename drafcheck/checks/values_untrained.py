@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from drafcheck.checks.values import Goals, goals_of, partly, place, seen_in
 from drafcheck.contract import load_toml
 from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.plan.files import alike
+from drafcheck.plan.vocabulary import is_another
 from drafcheck.registry import Hit, rule
 from drafcheck.source import SourceError
 from drafcheck.valuescan.formats import FLOATS
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from drafcheck.valuescan.model import TensorValues
     from drafcheck.valuescan.signature import Fit
 
+_PACKED = (".weight", ".qweight", ".weight_packed")
+_SCALES = ("weight_scale", "weight_global_scale", "scales")
+"""What the parts of a quantised matrix are called: its numbers, several in one, and what they are multiplied by."""
+
 _FEW = 3  # matrices that have to look untouched at the least
 
 
@@ -31,8 +36,9 @@ def all_zero(s: Subject) -> Iterator[Hit]:
 
     ## What it does
     Reports projections and norms that hold nothing but zeros, and rows without a value inside of other projections
-    (`--values`). Biases, embeddings with rows of zeros, rows at the end (padding) and norms that start from zero in
-    this class are left out, and so are tensors that the engine does not load.
+    (`--values`); of quantised ones the packed numbers and the scales, that hold nothing else. Biases, embeddings with
+    rows of zeros, rows at the end where they are past the vocabulary or few enough for padding, and norms that start
+    from zero in this class are left out, and so are tensors that the engine does not load.
 
     ## Why is this bad?
     What passes through a matrix of zeros is gone: the drafter then proposes without it, as with a tensor that is not
@@ -45,17 +51,34 @@ def all_zero(s: Subject) -> Iterator[Hit]:
     for v in seen_in(s).tensors:
         writes = goals.get(v.tensor) if goals is not None else None
         parameter = s.load.parameters[writes[0].parameter] if s.load is not None and writes else None
-        if v.tensor.dtype not in FLOATS or v.tensor.name.endswith(".bias") or (s.load is not None and not parameter):
+        if not _weighs(v) or v.tensor.name.endswith(".bias") or (s.load is not None and not parameter):
             continue
         if v.zero:
             yield from _zero(v, parameter)
         elif len(v.tensor.shape) > 1 and "embed" not in v.tensor.name:
-            yield from _rows(v)
+            yield from _rows(v, _tokens(s, v.tensor))
+
+
+def _weighs(v: TensorValues) -> bool:
+    """Whether zeros in a tensor are zeros of a weight: it holds numbers, or packed ones."""
+    return v.tensor.dtype in FLOATS or (len(v.tensor.shape) > 1 and v.tensor.name.endswith(_PACKED))
+
+
+def _tokens(s: Subject, tensor: Tensor) -> int | None:
+    """Of a head the number of tokens that it has rows for; None for other matrices, and where nothing says it."""
+    vocabulary = s.vocabulary
+    if vocabulary is None or vocabulary.head_tensor != tensor:
+        return None
+    if vocabulary.targets:
+        return len(vocabulary.targets)
+    return vocabulary.draft_vocab if vocabulary.draft_vocab is not None else vocabulary.vocab
 
 
 def _zero(v: TensorValues, parameter: Parameter | None) -> Iterator[Hit]:
     vector = len(v.tensor.shape) < 2
-    if vector and (parameter.initial != "ones" if parameter is not None else "norm" not in v.tensor.name):
+    scales = any(part in v.tensor.name.rpartition(".")[2] for part in _SCALES)
+    needed = parameter.initial == "ones" if parameter is not None else "norm" in v.tensor.name
+    if vector and not scales and not needed:
         return  # a norm that is added to one, or no norm
     yield Hit(
         f"`{v.tensor.name}` holds nothing but zeros{partly(v)}",
@@ -65,12 +88,14 @@ def _zero(v: TensorValues, parameter: Parameter | None) -> Iterator[Hit]:
     )
 
 
-def _rows(v: TensorValues) -> Iterator[Hit]:
+def _rows(v: TensorValues, tokens: int | None) -> Iterator[Hit]:
     empty = set(v.empty)
     last = v.rows - 1
-    while last in empty:  # rows at the end fill up to a round number
-        empty.discard(last)
+    while last in empty:
         last -= 1
+    known = min(v.rows, tokens) if tokens is not None and v.whole else v.rows
+    fills = last + 1 >= known or not is_another(last + 1, known)  # rows at the end fill up to a round number
+    empty = {row for row in empty if row < (last if fills else known)}
     if empty:
         many, hold = count(len(empty), "row"), "holds" if len(empty) == 1 else "hold"
         yield Hit(
@@ -81,7 +106,7 @@ def _rows(v: TensorValues) -> Iterator[Hit]:
         )
 
 
-@rule("DC803", "untrained", Severity.WARNING, needs=("values", "weights"))
+@rule("DC803", "untrained", Severity.WARNING, Severity.NOTE, needs=("values", "weights"))
 def untrained(s: Subject) -> Iterator[Hit]:
     """Weights look as if nobody had trained them, or two of them are one.
 
@@ -89,7 +114,9 @@ def untrained(s: Subject) -> Iterator[Hit]:
     Compares the matrices of the head (`--values`) with the ways in which trainers initialise one: spread, shape, mean,
     and whether rows and columns are still independent of each other, as the first steps of training end that. It
     speaks when all of them pass for untouched and every norm is exactly one; one alone proves nothing, as norms stay
-    at one in bfloat16 for long. Heads too small to tell are passed over. Also reports matrices of one class that hold
+    at one in bfloat16 for long. A few hundred steps at a low rate leave no more trace than chance in matrices behind
+    the first: so it is a note, unless `lm_head`, which moves most, is untouched too. Heads too small to tell are passed
+    over. Also reports matrices of one class that hold
     the same bytes under two names.
 
     ## Why is this bad?
@@ -124,15 +151,31 @@ def _initial(s: Subject) -> Iterator[Hit]:
         fits.append(fit)
     if not together(fits):
         return
+    sure = _untouched_head(s, config)
+    little = "" if sure else ", or was trained very little"
     ones = f", and {count(len(norms), 'norm')} {'is' if len(norms) == 1 else 'are'} exactly one" if norms else ""
     yield Hit(
-        f"the head looks as it came from its initialisation: {len(matrices):,} matrices are spread as "
+        f"the head looks as it came from its initialisation{little}: {len(matrices):,} matrices are spread as "
         f"{fits[0].by} draws them{ones}",
         tuple(Location(file=v.tensor.file, tensor=v.tensor.name) for v in matrices[:3]),
-        help="export the training state that you meant: this one was saved before the first step, or is another object",
-        confidence=Confidence.LIKELY,
+        help="export the training state that you meant: this one was saved before the first step, or is another object"
+        if sure
+        else "if it was trained for longer than some hundred steps, export the training state that you meant",
+        severity=Severity.WARNING if sure else Severity.NOTE,
+        confidence=Confidence.LIKELY if sure else Confidence.GUESS,
         about=tuple(v.tensor.name for v in matrices),
     )
+
+
+def _untouched_head(s: Subject, config: Mapping[str, Any]) -> bool:
+    """Whether a head of its own is as it was drawn: each step of training moves all of its rows."""
+    from drafcheck.valuescan.signature import judged, untouched
+
+    heads = [t for v in seen_in(s).tensors if "lm_head" in (t := v.tensor).name and judged(t) and not v.even]
+    try:
+        return bool(heads) and all(untouched(s.checkpoint, t, config) is not None for t in heads)
+    except SourceError:
+        return False
 
 
 def _identical(s: Subject) -> Iterator[Hit]:
@@ -140,7 +183,7 @@ def _identical(s: Subject) -> Iterator[Hit]:
     goals = goals_of(s)
     groups: dict[tuple[object, ...], list[TensorValues]] = defaultdict(list)
     for v in seen_in(s).tensors:
-        if v.whole and not v.even and v.tensor.dtype in FLOATS and not any(part in v.tensor.name for part in copied):
+        if v.whole and not v.even and _weighs(v) and not any(part in v.tensor.name for part in copied):
             groups[v.tensor.dtype, v.tensor.shape, v.digest].append(v)
     for group in groups.values():
         first, *others = (v.tensor for v in group)
