@@ -285,7 +285,16 @@ class Contract(NamedTuple):
         values = ((name, raw(config, name), usual) for name, usual in self.only)
         said = (item for item in values if is_integer(item[1]) or isinstance(item[1], str))
         other = (f"{name} {value}" for name, value, usual in said if value != usual)
-        return key or next(other, None)
+        return key or next(other, None) or self._layer_unsaid(config)
+
+    def _layer_unsaid(self, config: DraftConfig) -> str | None:
+        """What the config lacks where nothing says which layer the head is; None for a config that is refused."""
+        from drafcheck.plan.names import is_unnamed
+        from drafcheck.plan.parameters import refused_config
+
+        if not is_unnamed(self, config) or refused_config(self, config) is not None:
+            return None
+        return f"no usable {self.read[self.names['layer']['count']][0]}"
 
     def value(self, name: str, config: DraftConfig) -> int | None:
         """The integer that this release gets for ``name`` (hidden_size, num_aux, target_hidden ...).

@@ -127,3 +127,46 @@ def test_longcat_says_its_layers_under_either_name(tmp_path: Path, engine: str, 
     report = checked(tmp_path, engine, config, lacking)
     assert rules(report) == ["DC102"]
     assert "{" not in report.findings[0].message
+
+
+@pytest.mark.parametrize("value", [None, "3", float("nan"), "absent"])
+@pytest.mark.parametrize("engine", ["sglang==0.5.9", "sglang==0.5.23", "vllm==0.22.1", "vllm==0.33.0"])
+@pytest.mark.parametrize("family", ["glm4_moe", "ernie", "hy_v3", "hunyuan3", "glm_ocr", "step3p5", "bailing"])
+def test_no_name_has_a_placeholder_for_a_layer(tmp_path: Path, family: str, engine: str, value: object) -> None:
+    """Where nothing says which layer the head is, nothing is said of names; else the number stands there."""
+    config = FAMILIES[family].config()
+    for table in (config, config.get("text_config", {})):
+        if "num_hidden_layers" in table and value == "absent":
+            del table["num_hidden_layers"]
+        elif "num_hidden_layers" in table:
+            table["num_hidden_layers"] = value
+    report = checked(tmp_path, engine, config, FAMILIES[family].weights())
+    assert not any("{" in f"{finding.message}{finding.help}" for finding in report.findings)
+    assert report.checkpoints[0].outcome.value != "clean" or value == "absent" or family == "ernie"  # has no number
+
+
+def test_a_number_that_the_config_class_supplies_is_told_as_such(tmp_path: Path) -> None:
+    config = FAMILIES["hy_v3"].config()
+    del config["num_hidden_layers"]
+    report = checked(tmp_path, "vllm==0.33.0", config, FAMILIES["hy_v3"].weights())
+    assert any("reads `model.layers.80.*`: the config class says 80 layers" in f.message for f in report.findings)
+    assert rules(checked(tmp_path, "vllm==0.33.0", FAMILIES["hy_v3"].config(), FAMILIES["hy_v3"].weights())) == []
+
+
+def exported() -> tuple[Json, Weights]:
+    """DeepSeek's head in a folder of its own, as it was exported for the first releases."""
+    head = FAMILIES["deepseek"]
+    config = head.config() | {"num_hidden_layers": 1, "architectures": ["DeepseekV3ForCausalLMNextN"]}
+    own = {k: v for k, v in head.weights().items() if k.startswith(head.prefix)}
+    return config, {k.replace(head.prefix, "model.layers.0."): v for k, v in own.items()}
+
+
+@pytest.mark.parametrize("release", ["0.4.5", "0.4.6", "0.4.6.post5", "0.4.8", "0.5.23"])
+def test_an_exported_head_of_deepseek_is_taken_by_every_release(tmp_path: Path, release: str) -> None:
+    config, weights = exported()
+    assert rules(checked(tmp_path, f"sglang=={release}", config, weights)) == []
+    del weights["model.layers.0.self_attn.kv_a_proj_with_mqa.weight"]
+    report = checked(tmp_path, f"sglang=={release}", config, weights)
+    assert rules(report) == ["DC102"]
+    wanted = "self_attn.kv_a_proj_with_mqa" if release == "0.4.5" else "fused_qkv_a_proj_with_mqa"
+    assert wanted in report.findings[0].message

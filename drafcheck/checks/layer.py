@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from drafcheck.finding import Location
+from drafcheck.lookup import MISSING, raw
 from drafcheck.registry import Hit
 from drafcheck.words import count
 
@@ -46,7 +47,7 @@ def other_layer(s: Subject, number: int) -> Hit:
     tensor = plan.nameless[0]
     return Hit(
         f"the multi-token-prediction layer is `{place}.*` in the file, {s.engine} reads `{read}.*`"
-        f": config.json says {said} layers",
+        f": {'the config class' if raw(s.config, key) is MISSING else 'config.json'} says {said} layers",
         (Location(file=tensor.file, tensor=tensor.name), s.config.at(*key.split("."))),
         help=f"set `{key}` to {number} if those are the target's layers, or rename the tensors",
         about=tuple(t.name for t in plan.nameless),

@@ -9,7 +9,7 @@ from drafcheck.lookup import MISSING, in_question, raw, settled_for
 from drafcheck.plan.fit import Fit, fit, join, padded
 from drafcheck.plan.model import Drop, LoadPlan, Partial, Refusal, Write
 from drafcheck.plan.mtp_names import as_stored
-from drafcheck.plan.names import Route, route, stopped_at_sight
+from drafcheck.plan.names import Route, is_unnamed, route, stopped_at_sight
 from drafcheck.plan.parameters import build_parameters, refused_config, refused_to_serve, written_out
 from drafcheck.source import SourceError
 from drafcheck.tensor import Tensor
@@ -46,7 +46,7 @@ def plan_load(
     thought, so that ``lost`` holds every refusal there would be, the first included.
     """
     plan = LoadPlan(contract.name, refused=refused or refused_config(contract, config))
-    if plan.refused and plan.refused.cause == "config-value":
+    if plan.refused and (plan.refused.cause == "config-value" or is_unnamed(contract, config)):
         return plan
     plan.parameters = build_parameters(contract, config)
     plan.seen = list(selection.tensors)

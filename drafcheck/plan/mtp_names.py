@@ -28,7 +28,8 @@ PACKED = ("weight_packed", "qweight")
 def for_config(contract: Contract, config: DraftConfig) -> Contract:
     """The contract with the number of the layer written into its names, and with the number of experts.
 
-    A number that the config does not say leaves the placeholder, which no name has: see ``layer_is_known``.
+    A number that the config does not say leaves the placeholder, which no name has: see ``layer_is_known``, which says
+    that nothing can be said of names then.
     """
     names = contract.names
     if names.get("loader") != "mtp":
@@ -71,9 +72,9 @@ def as_stored(contract: Contract, parameter: Parameter, tensors: Iterable[Tensor
     return parameter._replace(shape=(-1,) * len(parameter.shape), shards=dict.fromkeys(parameter.shards, -1))
 
 
-def layer_is_known(contract: Contract) -> bool:
-    """Whether the number of the layer stands in the names."""
-    return not any("{layer}" in part for part in contract.names.get("read", []))
+def layer_is_known(contract: Contract, config: DraftConfig) -> bool:
+    """Whether the config, or its class, says which layer the head is."""
+    return _layer(contract, contract.names, config) is not None
 
 
 def _layer(contract: Contract, names: Table, config: DraftConfig) -> int | None:

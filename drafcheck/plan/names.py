@@ -9,6 +9,7 @@ from drafcheck.plan.model import Parameters
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from drafcheck.config import DraftConfig
     from drafcheck.contract import Contract, Table
 
 
@@ -205,3 +206,12 @@ def _candidates(contract: Contract, name: str) -> list[str]:
         return [name]
     stripped = [name[len(p) :] for p in contract.names.get("strip", []) if name.startswith(p)]
     return [*(prefix + name for prefix in contract.names.get("prefixes", [""])), *stripped]
+
+
+def is_unnamed(contract: Contract, config: DraftConfig) -> bool:
+    """Whether nothing says which layer of a whole checkpoint the head is, so that no name can be told from another."""
+    if "layer" not in contract.names:
+        return False
+    from drafcheck.plan.mtp_names import layer_is_known  # for these classes alone
+
+    return not layer_is_known(contract, config)
