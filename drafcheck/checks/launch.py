@@ -6,14 +6,16 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from drafcheck.contract import Table, in_force, load_toml
-from drafcheck.draftmode import flag_text, one_of
+from drafcheck.draftmode import flag_text, one_of, refusal_text
 from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.heads import draft_class, head_in, label_of, misfit
 from drafcheck.method import chooses, method_of
+from drafcheck.plan.admission import looked_for
 from drafcheck.registry import Hit, rule
 from drafcheck.words import listed
 
 if TYPE_CHECKING:
+    from drafcheck.config import DraftConfig
     from drafcheck.launch.model import Launch
     from drafcheck.subject import Subject
 
@@ -177,7 +179,8 @@ def _guessed(s: Subject, launch: Launch) -> Iterator[Hit]:
     served = _served(s, kind)
     if method is None or kind is None or not served or one_of(method.name, served):
         return
-    ends = f", and stops with {method.error}" if method.error else ""
+    error = method.error or _classless(s, s.config, method.name)
+    ends = f", and stops with {error}" if error else ""
     yield Hit(
         f"no method is given, and {method.because}: {s.engine} takes {label_of(kind)} for {method.name}{ends}",
         (at(launch, "draft"), s.config.at("architectures")),
@@ -185,6 +188,14 @@ def _guessed(s: Subject, launch: Launch) -> Iterator[Hit]:
         confidence=Confidence.CERTAIN if s.engine.exact else Confidence.LIKELY,
         stops=bool(ends),
     )
+
+
+def _classless(s: Subject, config: DraftConfig, algorithm: str) -> str:
+    """What the release says where it has no class under the name that it then makes; empty where it has one."""
+    names = config.architectures
+    if not names or draft_class(s.engine, config, None, algorithm)[0] is not None:
+        return ""
+    return refusal_text(s.engine, "unregistered", looked_for(s.engine, config, names[0], algorithm))
 
 
 def _no_draft(s: Subject, launch: Launch, book: Table) -> Iterator[Hit]:

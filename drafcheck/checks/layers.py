@@ -106,6 +106,7 @@ def _hand_over_nothing(s: Subject, w: WiringPlan, lost: list[int]) -> Iterator[H
         f"layer {id_list(lost)}: {_range(s, w)}{f'; {_trained_words(trained)}' if trained is not None else ''}",
         (at(s, w.source),),
         help=_convention_help(s, trained, w) if trained is not None else _range_help(s, w),
+        stops=w.states == "layers" and w.depth is not None and s.target_class is not None,
     )
 
 

@@ -104,6 +104,7 @@ def missing_d2t(s: Subject) -> Iterator[Hit]:
             at(v.head_tensor),
             help=help_without_d2t(s, v) if reduced else "add a d2t of zeros, int64, one for each row of lm_head",
             fixable=_mapped(s),
+            stops=True,
         )
     elif reduced and not v.tied and not v.head_from_target and not _other_rows(v, load):
         yield Hit(

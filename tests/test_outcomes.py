@@ -1,0 +1,61 @@
+"""The outcome, refused or not: against what the messages say, and against every recorded row of SGLang and vLLM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from drafts import HIDDEN, VOCAB, Draft
+from weights import zeros
+
+from drafcheck import lint
+from drafcheck.report.model import CheckpointReport, Outcome
+
+
+def report_of(folder: Path, edit: Callable[[Draft], object], engine: str, launch: str = "") -> CheckpointReport:
+    draft = Draft()
+    edit(draft)
+    draft.write(folder)
+    script = folder.parent / f"{folder.name}.sh"
+    script.write_text(launch.format(folder))
+    return lint(folder, engine=engine, launch=script if launch else None).checkpoints[0]
+
+
+def says(report: CheckpointReport, rule: str) -> str:
+    return " ".join(f.message for f in report.findings if f.rule == rule)
+
+
+@pytest.mark.parametrize(("ids", "outcome"), [([0, 3, 5], Outcome.REFUSED), ([2, 3, 5], Outcome.CLEAN)])
+def test_a_layer_before_the_first_stops_the_server(tmp_path: Path, ids: list[int], outcome: Outcome) -> None:
+    report = report_of(tmp_path / "d", lambda d: d.set(eagle_aux_hidden_state_layer_ids=ids), "vllm==0.16.0")
+    assert ("stops at start" in says(report, "DC403")) == (outcome is Outcome.REFUSED)
+    assert report.outcome is outcome
+
+
+def full(draft: Draft) -> None:
+    """A head of all tokens, which is in need of no d2t."""
+    draft.weights["lm_head.weight"] = zeros("BF16", VOCAB, HIDDEN)
+    draft.set(draft_vocab_size=VOCAB)
+    del draft.weights["d2t"], draft.weights["t2d"]
+
+
+def test_a_worker_that_asks_for_a_d2t_stops_without_one(tmp_path: Path) -> None:
+    early = report_of(tmp_path / "early", full, "sglang==0.4.8.post1")
+    assert "and stops" in says(early, "DC301") and early.outcome is Outcome.REFUSED
+    later = report_of(tmp_path / "later", full, "sglang==0.4.9")
+    assert says(later, "DC301") == "" and later.outcome is Outcome.CLEAN
+
+
+@pytest.mark.parametrize(
+    ("name", "looked_for"),
+    [("EAGLE-x", "EagleLlamaForCausalLMEagle3"), ("dflash", "DFlashLlamaForCausalLMEagle3"), ("eagle3", "")],
+)
+def test_a_path_that_leads_to_a_class_that_there_is_not(tmp_path: Path, name: str, looked_for: str) -> None:
+    line = 'vllm serve ./target --speculative-config \'{{"model": "{}", "num_speculative_tokens": 3}}\''
+    edit = lambda d: d.set(architectures=["LlamaForCausalLMEagle3"])  # noqa: E731 - one line of a test
+    report = report_of(tmp_path / name, edit, "vllm==0.33.0", line)
+    assert (f"and stops with ValueError: Model architectures ['{looked_for}']" in says(report, "DC701")) == bool(
+        looked_for
+    )
+    assert (report.outcome is Outcome.REFUSED) == bool(looked_for)
