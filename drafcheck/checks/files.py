@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from drafcheck.contract import load_toml
-from drafcheck.finding import Location, Severity
+from drafcheck.contract import in_force, load_toml
+from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.registry import Hit, rule
 from drafcheck.tensor import Problem, Trouble
 from drafcheck.words import count, listed
@@ -63,13 +63,14 @@ def no_checkpoint(s: Subject) -> Iterator[Hit]:  # noqa: ARG001  (a rule, if one
     yield
 
 
-@rule("DC002", "unreadable-config", Severity.ERROR)
+@rule("DC002", "unreadable-config", Severity.ERROR, Severity.NOTE)
 def unreadable_config(s: Subject) -> Iterator[Hit]:
     """The draft's config.json is missing or is not a JSON object that every reader takes alike.
 
     ## What it does
     Reports a config that is missing, empty, not UTF-8, not JSON, not an object, or nested too deeply to be read, and
-    one that JSON readers understand differently: a key twice in one object, `NaN` or `Infinity`.
+    one that JSON readers understand differently: a key twice in one object, `NaN` or `Infinity`. Where the release
+    reads a config of another form in its place (Mistral's own `params.json`), a note says that it is not checked.
 
     ## Why is this bad?
     Without the config the engine stops before it looks at a weight. A key that is given twice is read silently,
@@ -78,8 +79,31 @@ def unreadable_config(s: Subject) -> Iterator[Hit]:
     ## Fix
     Write the file again with `json.dump`; of a key that is given twice, keep the one that the training used.
     """
-    yield from problems(s, Trouble.NO_CONFIG, Trouble.BAD_CONFIG)
+    yield from (_other_form(s, hit) or hit for hit in problems(s, Trouble.NO_CONFIG))
+    yield from problems(s, Trouble.BAD_CONFIG)
     yield from (hit for hit in problems(s, Trouble.UNREADABLE) if _is_config(hit, s))
+
+
+def _other_form(s: Subject, hit: Hit) -> Hit | None:
+    """What a missing config.json means to a release that may read another file for it; None to any other."""
+    rules = in_force(load_toml(s.engine.name, "formats.toml").get("instead", []), s.engine)
+    names = s.checkpoint.place.names() or []
+    beside = rules.get("beside", "") if rules is not None else ""
+    if rules is None or rules["file"] not in names or not any(name.startswith(beside) for name in names):
+        return None
+    path = s.checkpoint.place.address("").lower()
+    words = rules.get("words", [[]])
+    if not any(all(word in path for word in group) for group in words):
+        where = listed([" and ".join(group) for group in words], 5)
+        return hit._replace(
+            help=f"{s.engine} reads {rules['file']} only from a path with {where} in it; put config.json beside it",
+            confidence=Confidence.LIKELY,
+        )
+    return hit._replace(
+        message=f"there is no config.json: {s.engine} reads {rules['file']}, a form that drafcheck does not check",
+        help="put the draft's config.json beside its weights to have it checked",
+        severity=Severity.NOTE,
+    )
 
 
 @rule("DC003", "lfs-pointer", Severity.ERROR)
