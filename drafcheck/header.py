@@ -30,12 +30,14 @@ class Header:
     """What a weight file declares. ``tensors`` are in the order of the file's bytes (a pickle: of its dict).
 
     ``uncopied`` are the entries of a pickle, tensors or not, that can not be written as safetensors as they lie.
+    ``scattered`` are the stretches of tensors of a pickle that hold all their values and no others, in another order.
     """
 
     tensors: tuple[Tensor, ...] = ()
     problems: tuple[Problem, ...] = ()
     metadata: dict[str, str] = field(default_factory=dict)
     uncopied: dict[str, Uncopied] = field(default_factory=dict)
+    scattered: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
 def read_header(source: Source) -> Header:

@@ -59,6 +59,16 @@ class TensorRecord(NamedTuple):
             step *= size
         return True
 
+    @property
+    def dense(self) -> bool:
+        """Whether the elements fill a stretch of the storage without a gap or a double, in whatever order."""
+        step = 1
+        for stride, size in sorted(zip(self.stride, self.shape, strict=True)):
+            if size != 1 and stride != step:
+                return False
+            step *= size
+        return True
+
 
 class Table(dict[str, Any]):
     """A dict of the pickle; ``odd`` describes the first key that is not a string. Such items are not kept."""

@@ -217,7 +217,12 @@ def _header(source: Source, value: Any, reader: _Reader, foreign: str | None) ->
             Location(file=source.name),
             "save it again with torch.save and its default pickle protocol, 2, or as safetensors",
         )
-    return Header(tensors, (problem,) if problem else (), uncopied={**reader.uncopied, **_others(value)})
+    return Header(
+        tensors,
+        (problem,) if problem else (),
+        uncopied={**reader.uncopied, **_others(value)},
+        scattered=reader.scattered,
+    )
 
 
 class _Reader:
@@ -228,6 +233,7 @@ class _Reader:
         self._find = find
         self._hidden = hidden
         self.uncopied: dict[str, Uncopied] = {}
+        self.scattered: dict[str, tuple[int, int]] = {}
 
     def tensor(self, name: str, record: TensorRecord) -> Tensor:
         """A tensor and its place. Raises PickleError when its storage is not there or too short."""
@@ -235,6 +241,8 @@ class _Reader:
         why = _not_plain(name, record) or (self._hidden if start < 0 else None)
         if why is not None:
             self.uncopied[name] = why
+        if start >= 0 and record.altered is None and not record.contiguous and record.dense:
+            self.scattered[name] = start, stop
         if start < 0 or record.altered is not None or not record.contiguous:
             start = stop = -1
         return Tensor(name, record.dtype, record.shape, self._source.name, start, stop)

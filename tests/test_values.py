@@ -422,3 +422,21 @@ def test_a_head_beside_a_trained_lm_head_may_have_been_trained_very_little(tmp_p
     [finding] = spoken(check(tmp_path))
     assert (finding.rule, finding.severity) == ("DC803", Severity.NOTE)
     assert "or was trained very little" in finding.message
+
+
+def test_a_strided_tensor_of_a_pickle_is_read_where_it_lies(tmp_path: Path) -> None:
+    """As torch saves the transpose of a transpose: its values fill their storage in another order."""
+    torch = pytest.importorskip("torch", reason="writes the pickle")
+    safetensors = pytest.importorskip("safetensors.torch", reason="reads the tensors")
+    folder = healthy().write(tmp_path / "ckpt")
+    [file] = folder.glob("*.safetensors")
+    tensors = safetensors.load_file(file)
+    file.unlink()
+    for bad in (False, True):
+        fc = tensors["fc.weight"].clone()
+        fc[3, 5] = math.nan if bad else 0.1
+        torch.save({**tensors, "fc.weight": fc.T.contiguous().T}, folder / "pytorch_model.bin")
+        report = check(folder)
+        assert report.values == 1 and not [s for s in report.skipped if s.asked]
+        said = ["`fc.weight` holds 1 value that is Inf or NaN"] if bad else []
+        assert [f.message for f in spoken(report)] == said

@@ -67,12 +67,15 @@ def non_finite(s: Subject) -> Iterator[Hit]:
         if v.bad:
             many = count(v.bad, "value")
             yield Hit(
-                f"`{v.tensor.name}` holds {many} that {'is' if v.bad == 1 else 'are'} Inf or NaN{partly(v)}, the first "
-                f"at {_index(v)}",
+                f"`{v.tensor.name}` holds {many} that {'is' if v.bad == 1 else 'are'} Inf or NaN{partly(v)}{_first(v)}",
                 place(v.tensor),
                 help="export the drafter again from a training state that has none",
                 severity=Severity.ERROR if goals is None or v.tensor in goals else Severity.NOTE,
             )
+
+
+def _first(values: TensorValues) -> str:
+    return "" if values.scattered else f", the first at {_index(values)}"
 
 
 def _index(values: TensorValues) -> list[int]:

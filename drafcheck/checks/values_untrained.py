@@ -55,7 +55,7 @@ def all_zero(s: Subject) -> Iterator[Hit]:
             continue
         if v.zero:
             yield from _zero(v, parameter)
-        elif len(v.tensor.shape) > 1 and "embed" not in v.tensor.name:
+        elif len(v.tensor.shape) > 1 and not v.scattered and "embed" not in v.tensor.name:
             yield from _rows(v, _tokens(s, v.tensor))
 
 
@@ -183,7 +183,13 @@ def _identical(s: Subject) -> Iterator[Hit]:
     goals = goals_of(s)
     groups: dict[tuple[object, ...], list[TensorValues]] = defaultdict(list)
     for v in seen_in(s).tensors:
-        if v.whole and not v.even and _weighs(v) and not any(part in v.tensor.name for part in copied):
+        if (
+            v.whole
+            and not v.even
+            and not v.scattered
+            and _weighs(v)
+            and not any(part in v.tensor.name for part in copied)
+        ):
             groups[v.tensor.dtype, v.tensor.shape, v.digest].append(v)
     for group in groups.values():
         first, *others = (v.tensor for v in group)

@@ -19,6 +19,7 @@ class TensorValues:
     ``seen`` values were read of ``tensor.numel``. ``bad`` of them are Inf or NaN, ``first`` is the place of the first
     in storage order. ``largest`` is the largest magnitude of a finite one, as bits of the dtype. ``rows`` were looked
     at, of which ``empty`` hold nothing but zeros. ``even``: all values have the same bits, which are ``value``.
+    ``scattered``: they lie in another order than the tensor's, so that rows and places are not those of the tensor.
     ``digest`` is that of all bytes: tensors with different digests are different.
     """
 
@@ -32,6 +33,7 @@ class TensorValues:
     even: bool = True
     value: int = -1
     digest: int = 0
+    scattered: bool = False
 
     @property
     def whole(self) -> bool:

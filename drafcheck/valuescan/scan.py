@@ -32,7 +32,7 @@ Progress = Callable[[int], None]
 @dataclass(frozen=True, slots=True)
 class _Part:
     """A stretch of a tensor: from byte ``start`` to ``stop`` of its file, whole rows of ``row`` bytes from the
-    row ``first`` on.
+    row ``first`` on. ``whole`` is the stretch of all of the tensor.
     """
 
     values: TensorValues
@@ -41,6 +41,7 @@ class _Part:
     stop: int
     row: int
     first: int
+    whole: tuple[int, int]
 
 
 def scan(files: Sequence[WeightFile], share: float = 1.0, progress: Progress | None = None) -> Values:
@@ -62,7 +63,9 @@ def scan(files: Sequence[WeightFile], share: float = 1.0, progress: Progress | N
 
 def total(files: Sequence[WeightFile], share: float = 1.0) -> int:
     """How many bytes ``scan`` will read, about: for a bar of progress."""
-    return int(share * sum(t.stop - t.start for file in files for t in file.header.tensors if t.start >= 0))
+    return int(share * sum(t.stop - t.start for file in files for t in file.header.tensors if t.start >= 0)) + sum(
+        int(share * (stop - start)) for file in files for start, stop in file.header.scattered.values()
+    )
 
 
 class _Worker:
@@ -126,7 +129,12 @@ def _parts(files: Sequence[WeightFile], share: float, found: Values) -> Iterator
     for file in files:
         source = _reopened(file.source)
         for tensor in file.header.tensors:
-            if tensor.start < 0:
+            place = file.header.scattered.get(tensor.name)
+            if tensor.start < 0 and place is not None and place[1] > place[0]:
+                values = TensorValues(tensor, scattered=True)
+                found.tensors.append(values)
+                yield from _spread([*_stretches(values, source, *place)], share)
+            elif tensor.start < 0:
                 known = file.header.uncopied.get(tensor.name)
                 found.unread.append(
                     Unread(tensor, f"it {known.why}" if known else "its bytes have no place in the file")
@@ -134,23 +142,21 @@ def _parts(files: Sequence[WeightFile], share: float, found: Values) -> Iterator
             elif tensor.stop > tensor.start:
                 values = TensorValues(tensor)
                 found.tensors.append(values)
-                yield from _spread([*_stretches(values, source)], share)
+                yield from _spread([*_stretches(values, source, tensor.start, tensor.stop)], share)
 
 
-def _stretches(values: TensorValues, source: Source) -> Iterator[_Part]:
-    tensor = values.tensor
-    row = _row(tensor)
+def _stretches(values: TensorValues, source: Source, begin: int, end: int) -> Iterator[_Part]:
+    row = _row(values.tensor, end - begin) if not values.scattered else end - begin
     step = max(CHUNK // row, 1) * row
     if row > CHUNK:  # a vector, or rows as long as a book: parts that count as a row each
         step = row = CHUNK
-    for number, start in enumerate(range(tensor.start, tensor.stop, step)):
-        stop = min(start + step, tensor.stop)
-        yield _Part(values, source, start, stop, min(row, stop - start), number * (step // row))
+    for number, start in enumerate(range(begin, end, step)):
+        stop = min(start + step, end)
+        yield _Part(values, source, start, stop, min(row, stop - start), number * (step // row), (begin, end))
 
 
-def _row(tensor: Tensor) -> int:
+def _row(tensor: Tensor, size: int) -> int:
     """The bytes of a row: of a matrix a row, of a vector all of it."""
-    size = tensor.stop - tensor.start
     rows = tensor.numel // tensor.shape[-1] if len(tensor.shape) > 1 and tensor.shape[-1] else 1
     return size // rows if rows and size % rows == 0 and size // rows else size
 
@@ -190,8 +196,8 @@ def _give_up(found: Values, part: _Part, why: str) -> None:
 def _take(part: _Part, stretch: Stretch) -> None:
     """Add what a stretch holds to what its tensor holds."""
     values = part.values
-    size, length = part.stop - part.start, values.tensor.stop - values.tensor.start
-    at = (part.start - values.tensor.start) * values.tensor.numel // length
+    size, length = part.stop - part.start, part.whole[1] - part.whole[0]
+    at = (part.start - part.whole[0]) * values.tensor.numel // length
     values.seen += size * values.tensor.numel // length
     values.rows += size // part.row
     values.empty.update((stretch.zero_rows + part.first).tolist())
