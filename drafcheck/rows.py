@@ -96,7 +96,7 @@ class _Rows:
     def __init__(self, checkpoint: Checkpoint, head: Tensor, rows: int) -> None:
         self._checkpoint = checkpoint
         self._head = head
-        self._width = (head.stop - head.start) // rows
+        self._width = (head.stop - head.start) // max(rows, 1)
 
     def start(self, row: int) -> bytes:
         """The first bytes of a row. Raises SourceError."""

@@ -59,3 +59,23 @@ def test_a_path_that_leads_to_a_class_that_there_is_not(tmp_path: Path, name: st
         looked_for
     )
     assert (report.outcome is Outcome.REFUSED) == bool(looked_for)
+
+
+@pytest.mark.parametrize("release", ("0.4.8", "0.4.9", "0.5.23"))
+def test_a_target_class_takes_no_reduced_head(tmp_path: Path, release: str) -> None:
+    """Built in full, as a target: a head of all tokens loads, without fc and d2t."""
+
+    def named(draft: Draft) -> None:
+        draft.set(architectures=["LlamaForCausalLM"])
+
+    reduced = report_of(tmp_path / "reduced", named, f"sglang=={release}")
+    assert reduced.outcome is Outcome.REFUSED
+    error = f"AssertionError: self.org_vocab_size={VOCAB} "
+    assert (error in says(reduced, "DC501")) == (release != "0.4.8")
+
+    def both(draft: Draft) -> None:
+        full(draft)
+        named(draft)
+
+    whole = report_of(tmp_path / "whole", both, f"sglang=={release}")
+    assert "stops" not in says(whole, "DC501") and whole.outcome is Outcome.BROKEN

@@ -15,6 +15,7 @@ from drafcheck.flat import flattened, nested_anew
 from drafcheck.heads import Head, draft_class, head_in, label_of, misfit, nested_for, taken_since
 from drafcheck.modeltypes import book, first_that_knows, is_dispensable, is_own, knows, nested_keys, of_the_class
 from drafcheck.plan.admission import looked_for, names_count
+from drafcheck.plan.vocabulary import HEAD
 from drafcheck.registry import Hit, rule
 from drafcheck.subject import Subject
 from drafcheck.targets import registered_since
@@ -55,12 +56,32 @@ def unknown_architecture(s: Subject) -> Iterator[Hit]:
     elif name is None:
         yield _unregistered(s, s.config, names[0])
     elif kind is None and not _meant_whole(s):
+        stops = _built_in_full(s, s.config, name)
         yield Hit(
-            f"{name} is a target class in {s.engine}, not a draft class{_but(s)}",
+            f"{name} is a target class in {s.engine}, not a draft class{_but(s)}{stops}",
             (s.config.at("architectures"),),
             help=_advice(s),
             fixable=fitting_here(s) is not None,
+            stops=bool(stops),
         )
+
+
+def _built_in_full(s: Subject, config: DraftConfig, name: str) -> str:
+    """What a target class says to a head of fewer tokens, a clause; empty where it takes it, or nobody knows."""
+    listed = load_toml(s.engine.name, "registry.toml").get("in_full", [])
+    entry = in_force([entry for entry in listed if name in entry["classes"]], s.engine)
+    rows, built = _head_rows(s), config.integer("vocab_size")
+    if entry is None or rows is None or built is None or built == rows or config.data.get("tie_word_embeddings"):
+        return ""
+    error = str(entry.get("error", "")).replace("{rows}", str(built)).replace("{size}", str(rows))
+    of_the_head = f": the head has {rows} rows, {name} is built with {built}, and {s.engine} stops"
+    return f"{of_the_head} ({error})" if error else of_the_head
+
+
+def _head_rows(s: Subject) -> int | None:
+    """The rows of ``lm_head.weight`` in the files that the loader takes; None without it."""
+    tensors = s.selection.tensors if s.selection is not None else ()
+    return next((t.shape[0] for t in tensors if t.name == HEAD and len(t.shape) == 2), None)
 
 
 def _nameless(s: Subject, config: DraftConfig) -> Hit:
