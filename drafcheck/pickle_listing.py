@@ -7,17 +7,12 @@ on to the end of the stream: it keeps just as much of the stack as names of glob
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Iterator
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from contextlib import suppress
+from typing import IO, Any, NamedTuple
 
 from drafcheck.pickle_globals import HARMLESS, resolved
-
-if TYPE_CHECKING:
-    from pickletools import OpcodeInfo
-
-OPCODES_LISTED = 1_000_000
-"""So many opcodes of one stream are looked at."""
+from drafcheck.pickle_opcodes import OPCODES_LISTED, Budget, Opcode, operations
 
 ASKED_KEPT = 10_000
 """So many places of one pickle are kept."""
@@ -40,81 +35,80 @@ class Asked(NamedTuple):
 class Listing:
     """Lists the foreign globals of a stream of pickles, one after the other."""
 
-    def __init__(self, stream: IO[bytes], member: str = "") -> None:
+    def __init__(self, stream: IO[bytes], budget: Budget, member: str = "") -> None:
         """``stream`` stands at the first byte of a pickle; ``member`` is the file inside an archive."""
-        self._stream, self._member = stream, member
+        self._stream, self._budget, self._member = stream, budget, member
         self._stack: list[Any] = []
         self._memo: dict[int, Any] = {}
-        self._left = OPCODES_LISTED
         self.ended = False
         """Whether the last pickle that was listed came to its end."""
 
     def all(self) -> list[Asked]:
         """The globals of all pickles, up to the first byte that belongs to none."""
         found = self.one()
-        while self.ended and self._left > 0:
+        while self.ended and not self._budget.spent:
             found += self.one()
         return found
 
     def one(self) -> list[Asked]:
         """Those of the next pickle."""
-        import pickletools
-
         self._stack, self._memo, self.ended = [], {}, False
         found: list[Asked] = []
-        try:
-            with warnings.catch_warnings():  # odd escapes in a stranger's strings are not our user's concern
-                warnings.simplefilter("ignore")
-                self.ended = self._walk(pickletools.genops(self._stream), found)
-        except (ValueError, IndexError, OverflowError, EOFError, UnicodeError, RecursionError):
-            pass  # what was found before the fault stands
-        return found
+        with suppress(ValueError, IndexError, OverflowError, EOFError, UnicodeError, RecursionError):
+            self.ended = self._walk(operations(self._stream, self._budget), found)
+        return found  # what was found before the fault stands
 
-    def _walk(self, operations: Iterator[tuple[OpcodeInfo, Any, int | None]], found: list[Asked]) -> bool:
-        for opcode, arg, at in operations:
-            self._left -= 1
-            path = self._step(opcode, arg)
+    def _walk(self, steps: Iterator[tuple[Opcode, Any, int]], found: list[Asked]) -> bool:
+        for opcode, arg, at in steps:
+            path = None
+            if opcode.special:
+                path = self._step(opcode, arg)
+            else:
+                self._move(opcode, arg)
             if path is not None and len(found) < ASKED_KEPT:
-                found.append(Asked(path, at or 0, self._member))
-            if self._left <= 0:
+                found.append(Asked(path, at, self._member))
+            if self._budget.spent:
+                self._budget.stop(f"{self._member or 'its pickle'} and those before have over {OPCODES_LISTED} opcodes")
                 return False
         return True
 
-    def _step(self, opcode: OpcodeInfo, arg: Any) -> str | None:
+    def _step(self, opcode: Opcode, arg: Any) -> str | None:
         name, path = opcode.name, None
-        if name in ("GLOBAL", "INST"):
-            path = _foreign(*arg.split(" ", 1))
-        elif name == "STACK_GLOBAL":
-            path = self._stack_global()
-        elif name.startswith("EXT"):
-            path = f"{_EXTENSION} {arg}"
-        if name in _STORES:
+        if name in _NAMES:
+            path = _foreign(*arg.split(" ", 1)) if name != "STACK_GLOBAL" else self._stack_global()
+            arg = None
+        elif name in _STORES:
             self._memo[len(self._memo) if name == "MEMOIZE" else int(arg)] = self._stack[-1] if self._stack else None
+            return None
         elif name in _RECALLS:
             self._stack.append(self._memo.get(int(arg)))
+            return None
         elif name == "DUP":
             self._stack.append(self._stack[-1] if self._stack else None)
-        else:
-            self._move(opcode, arg if isinstance(arg, str) and name not in ("GLOBAL", "INST") else None)
+            return None
+        elif name.startswith("EXT"):
+            path = f"{_EXTENSION} {arg}"
+        self._move(opcode, None)
         return path
 
     def _stack_global(self) -> str | None:
         module, name = (None, None, *self._stack)[-2:]
         return _foreign(module, name) if isinstance(module, str) and isinstance(name, str) else COMPUTED
 
-    def _move(self, opcode: OpcodeInfo, value: str | None) -> None:
+    def _move(self, opcode: Opcode, value: Any) -> None:
         """Take from the stack and put there as many as the opcode does; all that is known of a value is its text."""
-        before = [item.name for item in opcode.stack_before]
-        if "mark" in before:
+        if opcode.to_mark:
             while self._stack and self._stack.pop() is not _MARK:
                 pass
-            before = before[: before.index("mark")]
-        if before:
-            del self._stack[-len(before) :]
-        self._stack += [_MARK if item.name == "mark" else value for item in opcode.stack_after]
+        if opcode.taken:
+            del self._stack[-opcode.taken :]
+        if opcode.pushed:
+            self._stack.append(_MARK if opcode.marks else value)
 
 
 _MARK = object()
+# DUP alone pushes two things, and is treated by itself.
+_NAMES = frozenset({"GLOBAL", "INST", "STACK_GLOBAL"})
 _STORES = frozenset({"PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"})
 _RECALLS = frozenset({"GET", "BINGET", "LONG_BINGET"})
 
@@ -124,14 +118,14 @@ def _foreign(module: str, name: str = "") -> str | None:
     return None if path in HARMLESS else path
 
 
-def listed(stream: IO[bytes], member: str = "") -> list[Asked]:
+def listed(stream: IO[bytes], budget: Budget, member: str = "") -> list[Asked]:
     """The foreign globals of all pickles of a stream."""
-    return Listing(stream, member).all()
+    return Listing(stream, budget, member).all()
 
 
-def evident(stream: IO[bytes], member: str = "") -> list[Asked]:
+def evident(stream: IO[bytes], budget: Budget, member: str = "") -> list[Asked]:
     """The same for bytes that are meant to be numbers: only what no accident looks like."""
-    listing = Listing(stream, member)
+    listing = Listing(stream, budget, member)
     found = listing.one()
     named = [asked for asked in found if asked.path != COMPUTED and not asked.path.startswith(_EXTENSION)]
     if listing.ended:

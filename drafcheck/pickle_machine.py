@@ -16,8 +16,16 @@ from drafcheck.pickle_records import OPAQUE, Global, Storage, Table, TensorRecor
 if TYPE_CHECKING:
     from pickletools import OpcodeInfo
 
-OPCODE_LIMIT = 20_000_000
-"""Pickles with more opcodes are not read to their end."""
+STEP_LIMIT = 8_000_000
+"""Pickles with more steps are not read to their end. An opcode that makes an object counts as several, by its size."""
+
+_STEPS = {
+    **dict.fromkeys(("EMPTY_DICT", "DICT", "REDUCE", "NEWOBJ"), 7),
+    **dict.fromkeys(("EMPTY_LIST", "LIST", "BINPERSID", "GLOBAL", "STACK_GLOBAL", "INST", "OBJ"), 3),
+    **dict.fromkeys(("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE", "TUPLE", "TUPLE2", "TUPLE3"), 1),
+    **dict.fromkeys(LITERALS, 1),
+}
+"""How many steps more than one these are."""
 
 
 class PickleError(Exception):
@@ -64,10 +72,12 @@ class Machine:
             raise PickleError(f"has a pickle that is broken {self._place()}: {_short(error)}") from error
 
     def _run(self, operations: Iterator[tuple[OpcodeInfo, Any, int | None]]) -> Any:
-        for count, (opcode, arg, pos) in enumerate(operations):
+        left = STEP_LIMIT
+        for opcode, arg, pos in operations:
             self._at = pos or 0
-            if count >= OPCODE_LIMIT:
-                raise PickleError(f"has more than {OPCODE_LIMIT} pickle opcodes")
+            left -= 1 + _STEPS.get(opcode.name, 0)
+            if left < 0:
+                raise PickleError(f"has a pickle of more than {STEP_LIMIT} steps, which is not read to its end")
             if opcode.name == "STOP":
                 return self._pop()
             self._step(opcode.name, arg)

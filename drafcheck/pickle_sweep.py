@@ -8,135 +8,193 @@ same file read those.
 from __future__ import annotations
 
 import io
-import zlib
 from contextlib import suppress
-from typing import IO
+from typing import IO, TYPE_CHECKING, Any
 
 from drafcheck.pickle_listing import Asked, evident, listed
 from drafcheck.pickle_machine import PickleError
-from drafcheck.source import Memory, Source, SourceStream
+from drafcheck.pickle_opcodes import Budget
+from drafcheck.source import Bounded, Memory, Source
 from drafcheck.torch_zip import ZIP, Archive, UnreadableError, as_others, as_torch
+from drafcheck.zip_members import BZIPPED, GZIP, STORED, XZ, Unpacked, Window
 
-MEMBER_LIMIT = 64 << 20
-"""Bytes of one file of an archive that are looked through."""
+if TYPE_CHECKING:
+    from zipfile import ZipInfo
+
+MEMBER_LIMIT = 16 << 20
+"""Bytes of a packed file that are held to be looked through as an archive; a pickle may be longer."""
 
 STREAM_LIMIT = 64 << 20
-"""Bytes of a bare pickle that are looked through."""
-
-NUMBERS_LIMIT = 1 << 20
-"""Bytes of a storage that are looked through when it begins like a pickle."""
-
-TOTAL_LIMIT = 256 << 20
-"""Bytes of all files of an archive that are looked through."""
+"""The longest string of a pickle that is held."""
 
 SUFFIXES = (".pkl", ".pickle", ".joblib", ".dill", ".dat", ".data", ".bin", ".pt", ".pth", ".ckpt")
 _MAGIC = tuple(bytes((0x80, protocol)) for protocol in range(6))
 _DEPTH = 3  # archives in archives
 _NUMPY = b"\x93NUMPY"
-_SUSPECT = (*_MAGIC, _NUMPY, ZIP)
-_TAR = slice(257, 262)
+_PACKED = {b"\x1f\x8b\x08": GZIP, b"BZh": BZIPPED, b"\xfd7zXZ\0": XZ}
+_CLOSED = {b"7z\xbc\xaf\x27\x1c": "7z", b"Rar!\x1a\x07": "rar", b"\x28\xb5\x2f\xfd": "zstd"}
+_SUSPECT = (*_MAGIC, _NUMPY, ZIP, *_PACKED, *_CLOSED)
+_ENTRY = 20  # an entry of an inner archive costs as much time as so many opcodes
 
 
-class Bounded(io.BufferedReader):
-    """Reads at most STREAM_LIMIT at once: no room is set aside for what a pickle only claims to hold."""
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        """As a buffered reader does."""
-        return super().read(STREAM_LIMIT if size is None or size < 0 else min(size, STREAM_LIMIT))
-
-
-def sweep(source: Source) -> list[Asked]:
-    """The foreign globals in a file that is no plain state dict. Raises SourceError."""
+def sweep(source: Source) -> tuple[list[Asked], str | None]:
+    """The foreign globals in a file that is no plain state dict, and what was not looked at. Raises SourceError."""
     found = _Sweep()
     found.file(source, "", 0)
-    return found.asked
+    return found.asked, found.budget.cut
 
 
-def beside(archive: Archive, stream: IO[bytes], name: str) -> list[Asked]:
-    """Those behind the pickle that ``stream`` has read, which is the file ``name``, and in the other files.
+def beside(archive: Archive, stream: IO[bytes], name: str) -> tuple[list[Asked], str | None]:
+    """The same for what is behind the pickle that ``stream`` has read, which is the file ``name``, and in the others.
 
-    Raises SourceError, and UnreadableError when there is more of them than is looked through.
+    Raises SourceError.
     """
     found = _Sweep()
-    found.asked += listed(stream, name)
+    found.asked += listed(stream, found.budget, name)
     found.members(archive, "", 0, but=name)
-    if found.left < 0:
-        raise UnreadableError("has more files beside its tensors than are looked through")
-    return found.asked
+    return found.asked, found.budget.cut
 
 
 class _Sweep:
     def __init__(self) -> None:
         self.asked: list[Asked] = []
-        self.left = TOTAL_LIMIT
+        self.budget = Budget()
 
     def file(self, source: Source, member: str, depth: int) -> None:
         """A whole file, or one in an archive, in every form that its bytes can be taken for."""
         head = source.read(0, 512)
+        packed = next((kind for magic, kind in _PACKED.items() if head.startswith(magic)), None)
         if head.startswith(_NUMPY):
             self._array(source, member)
         elif not head.startswith(ZIP):
-            self.asked += listed(Bounded(SourceStream(source, STREAM_LIMIT)), member)
-        if depth < _DEPTH:
-            self._zip(source, member, depth)
-            if head[_TAR] == b"ustar":
-                self._tar(source, member, depth)
+            self.asked += listed(Bounded(source, STREAM_LIMIT), self.budget, member)
+        inner = ZIP in head[:4] or packed is not None or _is_tar(head)
+        if depth > _DEPTH:
+            if inner:
+                self.budget.stop(f"{member:.200} is an archive in more than {_DEPTH} others")
+            return
+        if closed := next((name for magic, name in _CLOSED.items() if head.startswith(magic)), None):
+            self.budget.stop(f"{member or source.name:.200} is a {closed} archive")
+        self._zip(source, member, depth)
+        if packed is not None:
+            self._unpacked(Unpacked(source, 0, source.size(), packed, self.budget), member, depth)
+        if _is_tar(head):
+            self._tar(source, member, depth)
 
     def _array(self, source: Source, member: str) -> None:
         """A numpy file, whose elements are a pickle when they are objects."""
-        raw = source.read(0, MEMBER_LIMIT)
+        raw = source.read(0, 1 << 17)
         wide = raw[6:7] > b"\x01"
         start = (12 if wide else 10) + int.from_bytes(raw[8 : 12 if wide else 10], "little")
-        if b"O" in raw[:start]:
-            stream = io.BytesIO(raw)
+        if b"O" in raw[:start] or b"\\" in raw[:start]:
+            stream = Bounded(source, STREAM_LIMIT)
             stream.seek(start)
-            self.asked += listed(stream, member)
+            self.asked += listed(stream, self.budget, member)
 
     def _zip(self, source: Source, member: str, depth: int) -> None:
         # What is broken, or no archive, is refused anyway. Torch and scanners may find different ones in a file.
         seen: list[tuple[str, int]] = []
         for reader in (as_torch, as_others):
-            with suppress(PickleError, UnreadableError), reader(source) as archive:
-                listing = [(info.filename, info.header_offset) for info in archive.entries]
-                if listing != seen:
-                    self.members(archive, member, depth)
-                seen = listing
+            try:
+                with suppress(PickleError), reader(source) as archive:
+                    if depth:
+                        self.budget.opcodes -= _ENTRY * len(archive.entries)
+                    listing = [(info.filename, info.header_offset) for info in archive.entries]
+                    if listing != seen:
+                        self.members(archive, member, depth)
+                    seen = listing
+            except UnreadableError as error:
+                self.budget.stop(f"{member or source.name:.200} {error}")
 
     def _tar(self, source: Source, member: str, depth: int) -> None:
         import tarfile
 
         with (
             suppress(tarfile.TarError, EOFError, ValueError, OverflowError),
-            tarfile.open(fileobj=io.BufferedReader(SourceStream(source)), mode="r:") as archive,
+            tarfile.open(fileobj=Bounded(source, MEMBER_LIMIT), mode="r:") as archive,
         ):
             for info in archive:
-                stream = archive.extractfile(info) if info.isfile() and self.left >= 0 else None
-                if stream is not None:
-                    self._data(stream.read(min(info.size, MEMBER_LIMIT)), _joined(member, info.name), depth)
+                self.budget.opcodes -= _ENTRY
+                if self._over(member):
+                    return
+                if info.isfile():
+                    name = _joined(member, info.name)
+                    self.file(Window(source, info.offset_data, info.offset_data + info.size, name), name, depth + 1)
 
     def members(self, archive: Archive, member: str, depth: int, but: str = "") -> None:
         """The files of a zip archive, ``but`` one; storages only where their first bytes are those of a pickle."""
-        prefix = archive.prefix + "data/"
         for info in archive.entries:
-            if info.filename == but or self.left < 0:
+            if self._over(member):
+                return
+            if info.filename == but:
                 continue
-            name = _joined(member, info.filename)
-            with suppress(
-                PickleError, zlib.error, OverflowError, ValueError, EOFError
-            ):  # torch does not read it either
-                first = archive.first(info)
-                if info.filename.startswith(prefix) and not info.filename.endswith(SUFFIXES):
-                    if first.startswith(_MAGIC):
-                        self.asked += evident(io.BytesIO(self._taken(archive.head(info, NUMBERS_LIMIT))), name)
-                elif info.filename.endswith(SUFFIXES) or first.startswith(_SUSPECT) or archive.is_tar(info):
-                    self._data(archive.head(info, MEMBER_LIMIT), name, depth)
+            # What cannot be read at all, torch does not read either.
+            with suppress(PickleError, OverflowError, EOFError):
+                try:
+                    self._member(archive, info, _joined(member, info.filename), depth)
+                except ValueError as error:
+                    self.budget.stop(f"{_joined(member, info.filename):.200} is packed otherwise: {error}")
 
-    def _data(self, data: bytes, member: str, depth: int) -> None:
-        self.file(Memory(self._taken(data), member), member, depth + 1)
+    def _over(self, member: str) -> bool:
+        if self.budget.spent:
+            self.budget.stop(f"{member or 'the file'} has more in it than is looked through")
+        return self.budget.spent
 
-    def _taken(self, data: bytes) -> bytes:
-        self.left -= len(data)
-        return data
+    def _member(self, archive: Archive, info: ZipInfo, name: str, depth: int) -> None:
+        first = archive.head(info, 16, self.budget)
+        if info.filename.startswith(archive.prefix + "data/") and not info.filename.endswith(SUFFIXES):
+            if first.startswith(_MAGIC):
+                self.asked += evident(_buffered(archive, info, self.budget), self.budget, name)
+        elif (
+            info.filename.endswith(SUFFIXES)
+            or first.startswith(_SUSPECT)
+            or _is_tar(archive.head(info, 512, self.budget))
+        ):
+            if info.compress_type == STORED:
+                self.file(archive.window(info, name), name, depth + 1)
+            else:
+                self._unpacked(archive.stream(info, self.budget), name, depth)
+
+    def _unpacked(self, stream: io.RawIOBase, member: str, depth: int) -> None:
+        """A packed file: held as a whole when it is short, else only its pickles are looked for."""
+        whole = io.BufferedReader(stream, 1 << 16)
+        data = whole.read(MEMBER_LIMIT + 1)
+        if len(data) <= MEMBER_LIMIT:
+            self.file(Memory(data, member), member, depth + 1)
+            return
+        if not data.startswith((ZIP, _NUMPY, *_PACKED, *_CLOSED)) and not _is_tar(data[:512]):
+            self.asked += listed(io.BufferedReader(_Chained(data, whole)), self.budget, member)
+        else:
+            self.budget.stop(f"{member:.200} is an archive that unpacks to more than {MEMBER_LIMIT} bytes")
+
+
+class _Chained(io.RawIOBase):
+    """Bytes, and then a stream."""
+
+    def __init__(self, data: bytes, then: IO[bytes]) -> None:
+        self._first, self._then = io.BytesIO(data), then
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._first.read(len(buffer)) or self._then.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def _buffered(archive: Archive, info: ZipInfo, budget: Budget) -> IO[bytes]:
+    return io.BufferedReader(archive.stream(info, budget), 1 << 13)
+
+
+def _is_tar(head: bytes) -> bool:
+    """Whether bytes are the first header of a tar archive: by its name, or by its checksum in those of before 1988."""
+    if len(head) < 512 or head[257:262] == b"ustar":
+        return len(head) >= 512
+    told = head[148:156].strip(b" \0")
+    if not told or not set(told) <= set(b"01234567"):
+        return False
+    return int(told, 8) == sum(head[:148]) + 8 * 32 + sum(head[156:512])
 
 
 def _joined(member: str, name: str) -> str:

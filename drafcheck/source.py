@@ -221,6 +221,19 @@ class SourceStream(io.RawIOBase):
         return len(data)
 
 
+class Bounded(io.BufferedReader):
+    """Reads at most ``most`` bytes at once: no room is set aside for what a file only claims to hold."""
+
+    def __init__(self, source: Source, most: int, limit: int | None = None) -> None:
+        """As ``SourceStream``. Raises SourceError."""
+        super().__init__(SourceStream(source, limit))
+        self._most = most
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """As a buffered reader does."""
+        return super().read(self._most if size is None or size < 0 else min(size, self._most))
+
+
 def _kind(mode: int) -> str:
     return next((words for test, words in _KINDS if test(mode)), "something else")
 

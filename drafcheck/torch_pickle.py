@@ -21,10 +21,11 @@ from drafcheck.lfs import POINTER_LIMIT, lfs_pointer
 from drafcheck.pickle_listing import Asked, told
 from drafcheck.pickle_machine import Machine, PickleError
 from drafcheck.pickle_records import Opaque, Storage, Table, TensorRecord, as_text
-from drafcheck.pickle_sweep import Bounded, beside, sweep
-from drafcheck.source import Source, SourceError, SourceStream
+from drafcheck.pickle_sweep import STREAM_LIMIT, beside, sweep
+from drafcheck.source import Bounded, Source, SourceError
 from drafcheck.tensor import Problem, Tensor, Trouble, Uncopied
 from drafcheck.torch_zip import ZIP, Archive, UnreadableError, opened
+from drafcheck.zip_members import DEFLATED, STORED
 
 PICKLE_LIMIT = 64 << 20
 """The longest pickle in bytes that is read; that of a state dict of 10,000 tensors has about 2 MB."""
@@ -59,10 +60,16 @@ def read_pickle(source: Source) -> Header:
 def _suspect(source: Source, trouble: Trouble, message: str) -> Header:
     """A file that is no plain state dict: what it asks for is said before anything else that is wrong with it."""
     try:
-        found = sweep(source)
+        found, cut = sweep(source)
     except SourceError as error:
         return _failed(source, error.trouble, error.message)
-    return _failed(source, Trouble.UNSAFE_PICKLE, _asks(source, found)) if found else _failed(source, trouble, message)
+    if found:
+        return _failed(source, Trouble.UNSAFE_PICKLE, _asks(source, found))
+    return _failed(source, trouble, message) if cut is None or trouble is Trouble.UNSAFE_PICKLE else _cut(source, cut)
+
+
+def _cut(source: Source, cut: str) -> Header:
+    return _failed(source, Trouble.UNSAFE_PICKLE, f"{source.name} was not looked through to its end for code: {cut}")
 
 
 def _asks(source: Source, found: list[Asked]) -> str:
@@ -120,9 +127,11 @@ def _from_archive(source: Source, archive: Archive) -> Header:
     stream = io.BytesIO(archive.content(name, PICKLE_LIMIT))
     machine = Machine(stream, name)
     value = machine.run()
-    asked = beside(archive, stream, name)
+    asked, cut = beside(archive, stream, name)
     if asked:
         return _failed(source, Trouble.UNSAFE_PICKLE, _asks(source, asked))
+    if cut is not None:
+        return _cut(source, cut)
     places = _Places(archive)
     return _header(source, value, _Reader(source, places.find, places.hidden), machine.foreign)
 
@@ -151,7 +160,9 @@ class _Places:
         if wanted > info.file_size and name not in self._read:
             raise PickleError(f"has {info.file_size} bytes in {name:.200}, where its pickle says {wanted}")
         self._read.add(name)
-        if info.compress_type != 0 or self._swapped:
+        if info.compress_type not in (STORED, DEFLATED):
+            raise PickleError(f"has a {name:.200} that is packed in a way that torch can not read")
+        if info.compress_type != STORED or self._swapped:
             return -1, info.file_size - 1
         start = self._archive.start(name)
         return start, start + info.file_size
@@ -161,7 +172,7 @@ class _Places:
 
 
 def _read_legacy(source: Source) -> Header:
-    stream = Bounded(SourceStream(source, PICKLE_LIMIT))
+    stream = Bounded(source, STREAM_LIMIT, PICKLE_LIMIT)
     machine = Machine(stream)
     magic = machine.run()
     if magic != _LEGACY_MAGIC:

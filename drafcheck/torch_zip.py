@@ -15,8 +15,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from drafcheck.pickle_machine import PickleError
-from drafcheck.source import Source, SourceStream
+from drafcheck.pickle_opcodes import Budget
+from drafcheck.source import Bounded, Source, SourceStream
 from drafcheck.zip_ends import DIRECTORY_LIMIT, AsTorch, End, NoEndError, end_of
+from drafcheck.zip_members import DEFLATED, STORED, Unpacked, Window
 
 if TYPE_CHECKING:
     from zipfile import ZipFile, ZipInfo
@@ -26,8 +28,6 @@ LOCAL = 30
 """Bytes of a local header, before the name and the extra field."""
 
 _AHEAD = 256  # torch aligns storages to 64 bytes: header, name, padding and the first bytes come in one read
-_DEFLATED = 8
-_PACKED_WHOLE = 1 << 16  # the bytes of a packed file that are unpacked for a first look at it
 
 
 class UnreadableError(Exception):
@@ -84,7 +84,7 @@ def _archive(source: Source, seen: Source) -> Iterator[Archive]:
     import zlib
 
     try:
-        with zipfile.ZipFile(io.BufferedReader(SourceStream(seen))) as archive:
+        with zipfile.ZipFile(Bounded(seen, DIRECTORY_LIMIT)) as archive:
             yield Archive(source, archive)
     except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OverflowError, UnicodeError) as error:
         raise PickleError(f"is a broken zip archive: {str(error).lower() or 'truncated'}") from error
@@ -146,39 +146,48 @@ class Archive:
             self._known[at] = at + start, first
         return self._known[at]
 
-    def first(self, info: ZipInfo) -> bytes:
-        """The first 16 bytes of a file, unpacked; fewer when it has no more."""
-        if info.compress_type == 0:
-            return self.begins(info)[1][: max(info.file_size, info.compress_size)]
-        return self._unpacked(info, 16, _PACKED_WHOLE)
-
-    def is_tar(self, info: ZipInfo) -> bool:
-        """Whether a file is a tar archive, which says so behind its first 257 bytes."""
-        return info.file_size >= 512 and self.head(info, 512)[257:262] == b"ustar"
-
     def content(self, name: str, limit: int) -> bytes:
-        """The bytes of a file. Raises UnreadableError for more than ``limit``, else as ``head`` does."""
-        data = self.head(self.members[name], limit + 1)
+        """The bytes of a file, as torch reads it. Raises UnreadableError for more than ``limit``, and PickleError."""
+        info = self.members[name]
+        if info.compress_type not in (STORED, DEFLATED):
+            raise PickleError(f"is a zip archive whose {name:.200} is packed in a way that torch can not read")
+        stream = self.stream(info, Budget())
+        data = _whole(stream, limit + 1)
+        if getattr(stream, "broken", False):
+            raise PickleError(f"is a broken zip archive: its {name:.200} cannot be unpacked")
         if len(data) > limit:
             raise UnreadableError(f"has a {name:.200} that unpacks to more than {limit} bytes")
         return data
 
-    def head(self, info: ZipInfo, limit: int) -> bytes:
-        """The first ``limit`` bytes of a file, unpacked. Raises PickleError, and zlib.error for broken data."""
-        if info.compress_type == 0:
-            start, _ = self.begins(info)
-            held = max(info.file_size, info.compress_size)  # the directory may give two sizes; readers differ
-            return self._source.read(start, start + min(held, limit))
-        return self._unpacked(info, limit, info.compress_size)
+    def head(self, info: ZipInfo, limit: int, budget: Budget) -> bytes:
+        """The first ``limit`` bytes of a file, unpacked. Raises PickleError, and ValueError for unknown packing."""
+        if info.compress_type == STORED and limit <= 16:
+            return self.begins(info)[1][: min(limit, self._held(info))]
+        return _whole(self.stream(info, budget), limit)
 
-    def _unpacked(self, info: ZipInfo, limit: int, packed: int) -> bytes:
-        import bz2
-        import zlib
-
+    def window(self, info: ZipInfo, name: str) -> Window:
+        """A stored file as a file of its own. Raises PickleError."""
         start, _ = self.begins(info)
-        raw = self._source.read(start, start + min(packed, info.compress_size))
-        if info.compress_type == _DEFLATED:
-            return zlib.decompressobj(-zlib.MAX_WBITS).decompress(raw, limit)
-        if info.compress_type == 12:
-            return bz2.BZ2Decompressor().decompress(raw, limit)
-        raise PickleError(f"is a zip archive whose {info.filename:.200} is packed in a way that torch can not read")
+        return Window(self._source, start, start + self._held(info), name)
+
+    def stream(self, info: ZipInfo, budget: Budget) -> io.RawIOBase:
+        """The bytes of a file in order. Raises PickleError, and ValueError for unknown packing."""
+        if info.compress_type == STORED:
+            return SourceStream(self.window(info, info.filename))
+        start, _ = self.begins(info)
+        return Unpacked(self._source, start, start + info.compress_size, info.compress_type, budget)
+
+    def _held(self, info: ZipInfo) -> int:
+        return max(info.file_size, info.compress_size)  # the directory may give two sizes; readers differ
+
+
+def _whole(stream: io.RawIOBase, limit: int) -> bytes:
+    """The bytes of a stream, up to so many."""
+    parts: list[bytes] = []
+    while limit > 0:
+        part = stream.read(min(limit, 1 << 20))
+        if not part:
+            break
+        parts.append(part)
+        limit -= len(part)
+    return b"".join(parts)

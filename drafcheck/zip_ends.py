@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from drafcheck.source import Source
 
-DIRECTORY_LIMIT = 32 << 20
+DIRECTORY_LIMIT = 16 << 20
 """The longest directory in bytes that is read; that of a state dict of 100,000 tensors has about 8 MB."""
 
 _END, _END_BYTES = b"PK\x05\x06", 22

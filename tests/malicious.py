@@ -5,7 +5,10 @@ Every command would make the file ``MARKER`` in the working directory.
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import io
+import lzma
 import os
 import pickle
 import struct
@@ -231,7 +234,58 @@ OBJECTS: dict[str, Callable[[int], bytes]] = {
     for protocol in range(pickle.HIGHEST_PROTOCOL + 1)
 }
 
+
+def one_packed(method: int, data: bytes = BARE) -> bytes:
+    """A healthy archive with one file that is packed in another way than the rest."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as file:
+        for name, member in (("a/data.pkl", GOOD), ("a/data/0", ZEROS), ("a/version", b"3\n")):
+            file.writestr(name, member)
+        file.writestr("a/x.pkl", data, method)
+    return stream.getvalue()
+
+
+def deeper(levels: int, raw: bytes) -> bytes:
+    """An archive in archives."""
+    for level in range(levels):
+        raw = beside(f"b/in{level}.zip", raw)
+    return raw
+
+
+def old_tar(*members: tuple[str, bytes]) -> bytes:
+    """As tar wrote it before it had a magic."""
+    raw = tarred(*members)
+    head = raw[:148] + b" " * 8 + raw[156:257] + bytes(255)
+    return head[:148] + b"%06o\0 " % sum(head) + head[156:] + raw[512:]
+
+
+_LONG = binary(bytes(65 << 20)) + b"0"
+_MANY = b"\x80\x02" + b"N0" * 500_001 + TOUCH + b"."
+LARGE: dict[str, Callable[[], bytes]] = {
+    "a second pickle behind a million opcodes": lambda: beside("a/x.pkl", _MANY),
+    "behind data.pkl and a million opcodes": lambda: archive(GOOD + _MANY, {"0": ZEROS}),
+    "a second pickle behind 65 MB": lambda: one_packed(zipfile.ZIP_DEFLATED, b"\x80\x02" + _LONG + TOUCH + b"."),
+    "behind 65 MB": lambda: archive(b"\x80\x02" + _LONG + EVIL[2:], {"0": ZEROS}, method=zipfile.ZIP_DEFLATED),
+    "a storage behind 1 MB": lambda: beside("a/data/7", b"\x80\x02" + binary(bytes(1 << 20)) + b"0" + TOUCH + b"."),
+}
+"""Files that hide something behind much else."""
+
 FILES: dict[str, bytes] = {
+    "a number as C reads it": archive(b"I0x10\n0" + EVIL[2:], {"0": ZEROS}),
+    "a number as C reads it, in a second pickle": beside("a/x.pkl", b"I0x10\n0" + TOUCH + b"."),
+    "text that is not ASCII": beside("a/x.pkl", b"S'\xc3\xa9'\n0" + TOUCH + b"."),
+    "a second pickle packed by lzma": one_packed(zipfile.ZIP_LZMA),
+    "a second pickle packed by bzip2": one_packed(zipfile.ZIP_BZIP2),
+    "all packed by lzma": zipped(("a/data.pkl", GOOD), ("a/data/0", ZEROS), ("a/x", BARE), method=zipfile.ZIP_LZMA),
+    "packed in a way of its own": patched(one_packed(zipfile.ZIP_DEFLATED), 3, 10, b"\x63\0"),
+    "zip in four others": deeper(4, EVIL_ZIP),
+    "zip in five others": deeper(5, EVIL_ZIP),
+    "7z in zip": beside("a/x", b"7z\xbc\xaf\x27\x1c" + bytes(64)),
+    "tar.gz in zip": beside("a/x.tar.gz", gzip.compress(tarred(("x.pkl", BARE)))),
+    "gzip in zip": beside("a/x.pkl.gz", gzip.compress(BARE)),
+    "bzip2 in zip": beside("a/x.bz2", bz2.compress(BARE)),
+    "xz in zip": beside("a/x.xz", lzma.compress(BARE)),
+    "old tar in zip": beside("a/x", old_tar(("x.pkl", BARE))),
     **{name: make(0) for name, make in OBJECTS.items()},
     **{f"{name}, zip": archive(make(0), {}) for name, make in OBJECTS.items()},
     "packed": archive(EVIL, {"0": ZEROS}, method=zipfile.ZIP_DEFLATED),
@@ -311,5 +365,11 @@ def honest() -> dict[str, bytes]:
     found["the set of Python 2"] = archive(state({"t": HEALTHY, "x": call("__builtin__.set", b"]")}), {"0": ZEROS})
     found["packed"] = archive(GOOD, {"0": ZEROS}, method=zipfile.ZIP_DEFLATED)
     found["a healthy pickle beside it"] = beside("a/extra.pkl", pickle.dumps({"a": 1}, 2))
+    found["a packed pickle beside it"] = beside("a/x.gz", gzip.compress(pickle.dumps({"a": 1}, 2)))
+    found["archives in it"] = deeper(3, found["packed"])
+    found["an old tar in it"] = beside("a/x", old_tar(("x.pkl", pickle.dumps({"a": 1}, 2))))
+    found["a number as C reads it beside it"] = beside("a/x.pkl", b"I0x10\n.")
+    long = b"\x80\x02" + binary(bytes(17 << 20)) + b"."
+    found["a long healthy pickle beside it"] = one_packed(zipfile.ZIP_DEFLATED, long)
     found["healthy in a subfolder"] = beside("a/.data/serialization_id", b"0" * 40)
     return found

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from malicious import FILES, MARKER, VALUES, call, corpus, honest
+from malicious import FILES, LARGE, MARKER, VALUES, call, corpus, honest
 from weightfiles import archive, state
 
 from drafcheck import lint
@@ -71,6 +71,12 @@ def test_every_technique_is_flagged_and_nothing_is_run(path: Path) -> None:
     assert [entry.name for entry in path.parent.iterdir()] == [path.name]
     assert not {"torch", "joblib", "pip", "pty", "idlelib", "ctypes", "webbrowser"} & (set(sys.modules) - before)
     assert not (path.parent / MARKER).exists()
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_what_is_hidden_behind_much_else_is_flagged(path: Path, name: str) -> None:
+    (problem,) = read(path, LARGE[name]()).problems
+    assert problem.trouble is Trouble.UNSAFE_PICKLE and "os.system" in problem.message
 
 
 @pytest.mark.parametrize("judge", JUDGES)

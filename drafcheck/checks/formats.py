@@ -67,8 +67,9 @@ def unsafe_pickle(s: Subject) -> Iterator[Hit]:
     Reads the opcodes of the pickle without running any, and reports every name that is not one of those that a
     plain state dict needs, with its place: also of pickles that lie beside that of the tensors, behind it, or in an
     archive inside the file, and in files whose pickle or archive is broken. A 7z archive under the name of a weight
-    file counts as such. Torch is not needed, for files of before 1.6 neither. Files that the loader does not open are
-    not looked at.
+    file counts as such, and so does what could not be looked through to its end: more than two million opcodes, an
+    archive in more than three others, a file packed in an unknown way. Torch is not needed, for files of before 1.6
+    neither. Files that the loader does not open are not looked at.
 
     ## Why is this bad?
     Whoever loads it without `weights_only=True` runs that code (NVIDIA-NeMo/Automodel pull request 3240,
