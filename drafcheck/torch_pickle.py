@@ -11,6 +11,7 @@ file asks for beyond a state dict, anywhere in it, is listed by ``drafcheck.pick
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -40,6 +41,9 @@ _CONVERT = (
 Finder = Callable[[Storage], "tuple[int, int] | None"]
 Places = dict[str, tuple[int, int]]
 """Where the bytes of each storage lie: (start, stop) in the file, start -1 when they cannot be addressed."""
+
+_VERSIONS = (1, 10)
+"""The oldest and the newest version of its zip format that torch reads."""
 
 _UNPLACED = Uncopied("lies behind a storage of unknown size")
 
@@ -119,8 +123,7 @@ def _from_archive(source: Source, archive: Archive) -> Header:
     name = archive.prefix + "data.pkl"
     if name not in archive.members:
         raise PickleError("is a zip archive without data.pkl: not a PyTorch checkpoint")
-    if not {archive.prefix + "version", archive.prefix + ".data/version"} & archive.members.keys():
-        raise PickleError("is a zip archive that says no version of its format, which torch refuses")
+    _check_records(archive)
     size = archive.members[name].file_size
     if size > PICKLE_LIMIT:
         raise UnreadableError(f"has a {name} of {size} bytes, more than the {PICKLE_LIMIT} that are read")
@@ -134,6 +137,28 @@ def _from_archive(source: Source, archive: Archive) -> Header:
         return _cut(source, cut)
     places = _Places(archive)
     return _header(source, value, _Reader(source, places.find, places.hidden), machine.foreign)
+
+
+def _check_records(archive: Archive) -> None:
+    """What torch asks of an archive before it looks at the pickle: caffe2/serialize/inline_container.cc 2.13.
+
+    Raises PickleError, and UnreadableError for what is an archive of another kind.
+    """
+    for info in archive.entries:
+        if not archive.prefix or not info.filename.startswith(archive.prefix):
+            raise PickleError(
+                f"is a zip archive with {info.filename:.200} outside of its first file's folder, which torch refuses"
+            )
+    version = next((n for n in (".data/version", "version") if archive.prefix + n in archive.members), None)
+    if version is None:
+        raise PickleError("is a zip archive that says no version of its format, which torch refuses")
+    text = archive.content(archive.prefix + version, 1 << 10)
+    number = re.match(rb"[\t-\r ]*\+?(\d+)", text)
+    if number is None or not _VERSIONS[0] <= int(number[1]) <= _VERSIONS[1]:
+        said = text[:40].decode("latin-1").strip()
+        raise PickleError(f"has the version {said!r} of its format, where torch reads {_VERSIONS[0]} to {_VERSIONS[1]}")
+    if archive.prefix + "constants.pkl" in archive.members:
+        raise UnreadableError("is a TorchScript archive (it has constants.pkl), no file of tensors")
 
 
 class _Places:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from drafcheck.source import LocalFile
+from drafcheck.tensor import Trouble
 from drafcheck.torch_pickle import read_pickle
 
 
@@ -79,3 +81,57 @@ def test_the_allowed_names_are_torchs() -> None:
     from drafcheck.pickle_globals import HARMLESS
 
     assert set(HARMLESS) <= set(unpickler._get_allowed_globals())
+
+
+def rezipped(raw: bytes, changed: dict[str, bytes | None], more: dict[str, bytes], first: str = "") -> bytes:
+    """The archive with other files in its folder, and more files outside of it."""
+    import io
+    import zipfile
+
+    stream = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(raw)) as old, zipfile.ZipFile(stream, "w") as new:
+        prefix = old.namelist()[0].partition("/")[0] + "/"
+        files: dict[str, bytes | None] = {name: old.read(name) for name in old.namelist()}
+        files |= {prefix + name: data for name, data in changed.items()}
+        for name, data in ([(first, b"")] if first else []) + list(files.items()) + list(more.items()):
+            if data is not None:
+                new.writestr(name, data)
+    return stream.getvalue()
+
+
+RECORDS: dict[str, tuple[dict[str, bytes | None], dict[str, bytes], str]] = {
+    "as it was": ({}, {}, ""),
+    "a Mac's own files": ({}, {"__MACOSX/x": b"x"}, ""),
+    "another folder": ({}, {"other/file.txt": b"x"}, ""),
+    "a file above": ({}, {"file.txt": b"x"}, ""),
+    "a file above, first": ({}, {}, "file.txt"),
+    "another folder, first": ({}, {}, "a/file.txt"),
+    "a folder whose name goes on": ({}, {"archive2/x": b"x"}, ""),
+    "a file more in the folder": ({"note.txt": b"x"}, {}, ""),
+    "TorchScript": ({"constants.pkl": b"\x80\x02)."}, {}, ""),
+    **{
+        f"version {text!r}": ({"version": text, ".data/version": None}, {}, "")
+        for text in (b"0", b"1", b"10\n", b"11", b"99", b"abc", b"", b" 3", b"+3", b"-3", b"3abc", b"3.7", b"1e9")
+    },
+    "no version": ({"version": None, ".data/version": None}, {}, ""),
+    "another alignment": ({".storage_alignment": b"0"}, {}, ""),
+    "another format version": ({".format_version": b"9"}, {}, ""),
+}
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_the_files_of_the_archive_are_judged_as_torch_does(tmp_path: Path, name: str) -> None:
+    torch = pytest.importorskip("torch")
+    path = tmp_path / "pytorch_model.bin"
+    torch.save({"t": torch.ones(2)}, path)
+    path.write_bytes(rezipped(path.read_bytes(), *RECORDS[name]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            torch.load(path, weights_only=True)
+            loads = True
+        except RuntimeError:
+            loads = False
+    problems = read_pickle(LocalFile(path)).problems
+    assert bool(problems) is not loads, problems
+    assert all(problem.trouble in (Trouble.CORRUPT, Trouble.UNREADABLE) for problem in problems)
