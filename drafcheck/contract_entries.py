@@ -299,6 +299,7 @@ class Quantised(Entry):
     plain: Words = []
     heads: Words = []
     plain_for: Words = []
+    upcast: Words = []
     experts: Words = []
 
 

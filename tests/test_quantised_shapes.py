@@ -59,3 +59,21 @@ def test_bytes_that_may_hold_two_numbers_are_not_measured(tmp_path: Path, engine
     whole[f"{LAYER}.self_attn.o_proj.weight"] = zeros("U8", there.shape[0], there.shape[1] // 2)
     assert shapes(tmp_path, {"quant_method": "modelopt", "quant_algo": "NVFP4"}, whole, engine) == []
     assert shapes(tmp_path, FP8, whole, engine) == []
+
+
+@pytest.mark.parametrize("engine", ["vllm==0.11.0", "vllm==0.22.1", "vllm==0.33.0"])
+def test_vllm_builds_the_layer_by_the_targets_quantisation(tmp_path: Path, engine: str) -> None:
+    """Asked for by its number in the checkpoint, so that a list that names it leaves it plain."""
+
+    def said(table: object, weights: Weights) -> list[str]:
+        save(tmp_path, {**FAMILIES["deepseek"].config(), "quantization_config": table}, weights)
+        return [f.message for f in drafcheck.lint(tmp_path, engine=engine).findings if f.rule == "DC507"]
+
+    plain, whole = FAMILIES["deepseek"].weights(), head()
+    bare = {name.rpartition(".")[0] for name in plain if name.startswith(LAYER)}
+    assert said(FP8, whole) == []
+    assert said({**FP8, "modules_to_not_convert": sorted(bare)}, plain) == []
+    (found,) = said(FP8, plain)
+    assert "build them quantised, and the file holds plain tensors for" in found and "eh_proj" not in found
+    (found,) = said(FP8, {name: tensor for name, tensor in whole.items() if not name.endswith("_scale_inv")})
+    assert "which lacks their `weight_scale_inv`" in found

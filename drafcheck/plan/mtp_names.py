@@ -35,7 +35,8 @@ def for_config(contract: Contract, config: DraftConfig) -> Contract:
     if names.get("loader") != "mtp":
         return contract
     layer = _layer(contract, names, config)
-    filled = _filled(names, _numbers(contract, names, config, layer))
+    numbers = _numbers(contract, names, config, layer)
+    filled = _filled(names, numbers)
     filled["first_layer"] = layer or 0
     begins = [*(begin for begin in names.get("read", []) if "{layer}" in begin), *names.get("read", []), ""]
     filled["layer_name"] = begins[0].rstrip(".")
@@ -49,7 +50,7 @@ def for_config(contract: Contract, config: DraftConfig) -> Contract:
         scheme = scheme_of(contract, config)
         filled["quantised_parts"] = load_toml("dialects.toml")["quantised"]["parts"]
         filled["plain_dtypes"] = (*FLOATS, *(scheme.plain_shape if scheme is not None else ()))
-        return contract._replace(names=filled, proven=False)
+        return contract._replace(names=filled, quantised=_filled(contract.quantised, numbers), proven=False)
     return contract._replace(names=filled)
 
 

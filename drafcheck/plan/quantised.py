@@ -229,7 +229,7 @@ def is_packed(held: Held, numbers: str, rest: list[str], shard: str) -> bool:
 
 def asked_for(contract: Contract, config: DraftConfig, scheme: Scheme, module: str) -> str:
     """What the list says of a layer: ``built`` (nobody finds it there), ``left`` (everybody does) or ``either``."""
-    asked = _name(contract, config, module)
+    asked = asked_name(contract, config, module)
     if asked is None:
         return "either" if scheme.ignore else "built"
     names = _spelled(contract, asked)
@@ -238,7 +238,7 @@ def asked_for(contract: Contract, config: DraftConfig, scheme: Scheme, module: s
     return "either" if any(may_mean(entry, name) for entry in scheme.ignore for name in names) else "built"
 
 
-def _name(contract: Contract, config: DraftConfig, module: str) -> str | None:
+def asked_name(contract: Contract, config: DraftConfig, module: str) -> str | None:
     """The name by which the constructor asks for a layer; None when it depends on a target that nobody named."""
     for old, new in contract.quantised.get("asked", []):
         module = re.sub(re.escape(old).replace(r"\{n\}", r"\d+"), new, module)
@@ -256,7 +256,9 @@ def _name(contract: Contract, config: DraftConfig, module: str) -> str | None:
 def _spelled(contract: Contract, asked: str) -> list[str]:
     """The name, and for a fused layer also the names of what it is made of."""
     head, dot, last = asked.rpartition(".")
-    parts = [old.strip(".") for old, (new, _) in contract.stacked.items() if new.strip(".") == last]
+    stacked = {**contract.stacked, **contract.names.get("stacked", {})}
+    fused = [*((old, new) for old, (new, _) in stacked.items()), *(h[:2] for h in contract.names.get("halves", []))]
+    parts = [old.strip(".") for old, new in fused if new.strip(".") == last]
     return [asked, *(f"{head}{dot}{part}" for part in parts)]
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from drafcheck.plan.model import Layer
-from drafcheck.plan.quantised import LINEAR, Held, Scheme, asked_for, built_plain, is_packed, scheme_of
+from drafcheck.plan.quantised import LINEAR, Held, Scheme, asked_for, asked_name, built_plain, is_packed, scheme_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -59,6 +59,8 @@ def _held(contract: Contract, parameters: Parameters, tensors: Iterable[Tensor])
         if reached.end != "parameter" or not name.endswith(".weight"):
             continue
         module = reached.parameter.rpartition(".")[0]
+        if module in contract.quantised.get("upcast", []):
+            continue
         if parameters[reached.parameter].load in LAYERS or module in plain:
             found.setdefault(module, {}).setdefault(last, {})[reached.shard or ""] = tensor.dtype
     return found
@@ -86,7 +88,9 @@ def _state(contract: Contract, config: DraftConfig, scheme: Scheme, module: str)
     if module in contract.quantised.get("heads", []):
         return "either"
     state = asked_for(contract, config, scheme, module)
-    if not module.endswith(".experts"):
+    if not module.endswith((".experts", ".routed_experts")):
         return state
     told = scheme.method.removeprefix("method ").partition(" ")[0] in contract.quantised.get("experts", [])
-    return "built" if told and state == "built" else "either"
+    asked = asked_name(contract, config, module)
+    listed = asked is None or any(asked in entry for entry in scheme.ignore)  # single experts count
+    return "built" if told and state == "built" and not listed else "either"
