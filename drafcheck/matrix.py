@@ -77,6 +77,13 @@ def matrix_called(weights: Checkpoint, name: str) -> Matrix | None:
     return Matrix(file, tensor) if file is not None and tensor is not None and _is_plain(tensor) else None
 
 
+def holds(weights: Checkpoint, name: str) -> bool:
+    """Whether there is a tensor of that name, of whatever dtype."""
+    if weights.index is not None and weights.index.weight_map:
+        return any(_is_called(n, name) for n in weights.index.weight_map)
+    return any(_is_called(t.name, name) for file in weights.files for t in file.header.tensors)
+
+
 def _is_called(name: str, wanted: str) -> bool:
     return (name == wanted or name.endswith("." + wanted)) and "layers." not in name
 

@@ -96,7 +96,9 @@ REASONS: Mapping[str, Callable[[Subject], str | None]] = {
 
 def refuse_foreign(s: Subject, path: str) -> None:
     """Raises UsageError for weights named that have nothing to compare with, or that are not those of the target."""
-    head = _found(s)
+    from drafcheck.matrix import matrix_called
+
+    head = _found(s) or (matrix_called(s.target_weights, EMBEDDING) if s.target_weights is not None else None)
     if head is None:
         raise UsageError(f"--target-weights {path}: no {HEAD} and no {EMBEDDING} there of which rows can be compared")
     rows, size = head.tensor.shape[0], s.target.vocab_size if s.target is not None else None
@@ -108,11 +110,13 @@ def refuse_foreign(s: Subject, path: str) -> None:
 
 
 def _found(s: Subject) -> Matrix | None:
-    from drafcheck.matrix import matrix_called
+    """The head; the embedding only where the files have no head, not where it is of a dtype that is not compared."""
+    from drafcheck.matrix import holds, matrix_called
 
     if s.target_weights is None:
         return None
-    return matrix_called(s.target_weights, HEAD) or matrix_called(s.target_weights, EMBEDDING)
+    tied = not holds(s.target_weights, HEAD)
+    return matrix_called(s.target_weights, EMBEDDING if tied else HEAD)
 
 
 def confirms(s: Subject, tokens: Sequence[int]) -> bool | None:

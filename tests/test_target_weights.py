@@ -298,3 +298,16 @@ def test_an_embedding_in_another_dtype_is_the_same_after_its_cast(tmp_path: Path
     write_safetensors(tmp_path / "target" / "model.safetensors", {"model.embed_tokens.weight": theirs})
     found = lint(tmp_path / "ckpt", engine="vllm==0.33.0", target_weights=tmp_path / "target").findings
     assert ("DC804" in {f.rule for f in found}) is bool(moved)
+
+
+def test_a_head_that_can_not_be_compared_is_not_taken_for_the_embedding(tmp_path: Path) -> None:
+    [file] = HEAD.glob("*.safetensors")
+    head = next(w for n, w in read_safetensors(file).items() if n.endswith("lm_head.weight"))
+    packed = Weight("F8_E4M3", head.shape, bytes(head.size // 2))
+    for made, done in (({"lm_head.weight": packed}, False), ({}, True)):
+        tensors = {"model.embed_tokens.weight": head, **made}
+        write_safetensors(tmp_path / "model.safetensors", tensors)
+        why = skips(TRAINED / "draft", tmp_path)
+        assert [w.startswith("needs the target's head, and there is no lm_head.weight") for w in why] == [True] * (
+            not done
+        )
