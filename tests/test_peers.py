@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from malicious import FILES, LARGE, MARKER, VALUES, call, corpus, honest
-from weightfiles import archive, state
+from malicious import EVIL, FILES, GOOD, LARGE, MARKER, VALUES, ZEROS, call, corpus, honest
+from weightfiles import archive, state, write_tensors
 
 from drafcheck import lint
 from drafcheck.header import Header
@@ -171,3 +171,12 @@ def test_every_foreign_name_is_told_with_its_place(tmp_path: Path) -> None:
         f"pytorch_model.bin has a pickle that asks for os.system at byte {places[0]} (and 1 more), builtins.eval at "
         f"byte {places[1]}, subprocess.Popen at byte {places[2]} of archive/data.pkl: loading it would run code"
     ]
+
+
+@pytest.mark.parametrize("data", [EVIL, GOOD])
+def test_code_in_a_pickle_that_is_not_opened_is_a_warning(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "config.json").write_text('{"architectures": ["LlamaForCausalLMEagle3"], "model_type": "llama"}')
+    write_tensors(tmp_path / "model.safetensors", a=(1,))
+    (tmp_path / "pytorch_model.bin").write_bytes(archive(data, {"0": ZEROS}))
+    found = [f for f in lint(tmp_path, engine="sglang==0.5.15").checkpoints[0].findings if f.rule in ("DC008", "DC009")]
+    assert [(f.rule, "os.system" in f.message) for f in found] == ([("DC008", True)] if data is EVIL else [])

@@ -25,7 +25,7 @@ def ambiguous_weights(s: Subject) -> Iterator[Hit]:
 
     ## What it does
     Reports `.bin` and `.pt` files with tensors of the same names beside the files that the engine reads, says which are
-    read, and whether names, dtypes and shapes agree (values are not compared).
+    read, and whether names, dtypes and shapes agree (values are not compared). Also one that asks for code (DC009).
 
     ## Why is this bad?
     The engine reads one of them and never looks at the other. After a training that saved into an old folder the one
@@ -43,6 +43,14 @@ def ambiguous_weights(s: Subject) -> Iterator[Hit]:
         if not file.is_safetensors and read.keys() & other.keys():
             differ = sorted(n for n in read.keys() | other.keys() if read.get(n) != other.get(n))
             yield _ambiguous(s, selection.files, file, differ)
+        for problem in file.header.problems if not file.is_safetensors else ():
+            if problem.trouble is Trouble.UNSAFE_PICKLE:
+                yield Hit(
+                    f"{s.engine} does not open {file.name} beside the weights that it reads, but others may: "
+                    + problem.message,
+                    (Location(file=file.name),),
+                    help=f"remove {file.name}",
+                )
 
 
 def _ambiguous(s: Subject, read: tuple[WeightFile, ...], other: WeightFile, differ: list[str]) -> Hit:
