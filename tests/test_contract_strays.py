@@ -76,3 +76,10 @@ def test_what_leads_nowhere_is_said(text: str, said: str, capsys: pytest.Capture
 def test_what_is_explained_is_taken(text: str) -> None:
     write("sglang/acme.toml", text)
     assert run(["draft", *ENGINE, "--contracts", "own"]) in (0, 1)
+
+
+@pytest.mark.parametrize("sizes", ['"hidden_size"', '"hidden_size", "num_aux", "target_hidden"'])
+def test_an_fc_that_is_no_matrix_crashes_nothing(sizes: str, capsys: pytest.CaptureFixture[str]) -> None:
+    write("sglang/acme.toml", TINY.replace(FC, f"shape = [{sizes}]"))
+    assert run(["draft", *ENGINE, "--contracts", "own"]) == 1
+    assert "DC999" not in capsys.readouterr().out

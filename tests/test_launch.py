@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from drafcheck import UsageError, contract, lint
 from drafcheck.cli import run
-from drafcheck.contract import engines, load_toml
+from drafcheck.contract import engines, load_toml, releases
 from drafcheck.launch.arguments import flags_of, take
 from drafcheck.launch.drafts import compare
 from drafcheck.launch.find import Found, find, version_of
@@ -22,6 +22,8 @@ from drafcheck.launch.read import launch_for, read_launch
 from drafcheck.launch.words import Word
 from drafcheck.launch_models import DepthBook, FlagBook, LaunchBook
 from drafcheck.session import Options, Session
+
+NEWEST = str(releases("sglang")[-1])
 
 EAGLE3 = "--speculative-algorithm EAGLE3 --speculative-draft-model-path"
 
@@ -125,7 +127,7 @@ def test_it_says_what_the_options_leave_open() -> None:
         ("docker run lmsysorg/sglang:v0.5.9-cu126 python3 -m sglang.launch_server --model m", None, "0.5.9"),
         ("docker run lmsysorg/sglang:v0.5.9 python3 -m sglang.launch_server --model m", "sglang", "0.5.9"),
         ("docker run lmsysorg/sglang:v0.5.9 python3 -m sglang.launch_server --model m", "sglang==0.5.12", "0.5.12"),
-        ("docker run lmsysorg/sglang:latest python3 -m sglang.launch_server --model m", None, "0.5.23"),
+        ("docker run lmsysorg/sglang:latest python3 -m sglang.launch_server --model m", None, NEWEST),
         ("pip install sglang[all]==0.5.6\nsglang serve --model-path m", None, "0.5.6"),
         ("pip install -U vllm==0.11.0 && vllm serve m", None, "0.11.0"),
     ],

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from pathlib import Path
 
+import count_proofs
 import pytest
 from drafts import Draft
 from packaging.version import Version
@@ -15,6 +17,11 @@ from drafcheck.contract import engines, releases, resolve_engine, rules_folder
 from drafcheck.finding import Finding
 from drafcheck.runner import lint_many
 from drafcheck.session import Options
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 PACKAGE = Path(contract.__file__).parent
 NEW = "99.1.0"
@@ -87,3 +94,14 @@ def test_no_python_decides_by_a_release() -> None:
 def test_that_test_finds_one() -> None:
     module = ast.parse('"""0.5.9"""\ndef f(v):\n    "0.5.9"\n    return v >= "0.5.12"\n')
     assert constants(module) == ["0.5.12"]
+
+
+@pytest.mark.parametrize("text", ["", '[proof]\nread = ["0.5.1"]\n\n', '# counted\n[proof.executed]\n"0.5.1" = 3\n\n'])
+def test_that_a_release_was_read_is_written_into_a_proof(text: str) -> None:
+    """`python tools/count_proofs.py --read`; a `read` of names is left alone."""
+    rest = '[[names]]\nread = ["model."]\n'
+    made = tomllib.loads(count_proofs.also_read(text + rest, "0.5.10"))
+    before = tomllib.loads(text + rest)
+    assert made["proof"]["read"] == [*before.get("proof", {}).get("read", []), "0.5.10"]
+    assert made["names"] == before["names"]
+    assert made["proof"].get("executed") == before.get("proof", {}).get("executed")

@@ -65,7 +65,10 @@ def rows() -> Iterator[dict[str, Any]]:
         yield row
 
 
-@pytest.mark.parametrize("version", [str(v) for v in releases("sglang")])
+NEWEST = max(Version(row["last"]) for row in rows())
+
+
+@pytest.mark.parametrize("version", [str(v) for v in releases("sglang") if v <= NEWEST])
 def test_every_recorded_row(version: str) -> None:
     """5 targets x 8 draft configs for each release: the captured layer inputs, or why none are captured."""
     asked = [r for r in rows() if Version(r["first"]) <= Version(version) <= Version(r["last"])]

@@ -2,6 +2,7 @@
 
     python tools/count_proofs.py            # write [proof.executed] of rules/<engine>/<class>.toml
     python tools/count_proofs.py --check    # exit 1 and name the contracts whose counts are not those of the recordings
+    python tools/count_proofs.py --read sglang 0.5.15.post1    # the source of this release was read: into every [proof]
 
 A recording counts for a contract when the class was built and its loader ran, in that release, on a checkpoint whose
 config the contract describes: what tests/test_verdicts*.py then hold against the load plan.
@@ -123,8 +124,40 @@ def stale() -> dict[Path, str]:
     return made
 
 
+def also_read(text: str, release: str) -> str:
+    """The text of a contract whose ``[proof]`` says that the source of ``release`` was read, too."""
+    if head := re.search(r"^\[proof\]\n", text, re.MULTILINE):
+        end = re.compile(r"^\[", re.MULTILINE).search(text, head.end())
+        found = re.compile(r"^read = \[([^\]]*)\]", re.MULTILINE).search(
+            text, head.end(), end.start() if end else len(text)
+        )
+        if found is None:
+            return f'{text[: head.end()]}read = ["{release}"]\n{text[head.end() :]}'
+        listed = {*re.findall(r'"([^"]+)"', found[1]), release}
+        named = ", ".join(f'"{one}"' for one in sorted(listed, key=Version))
+        return f"{text[: found.start()]}read = [{named}]{text[found.end() :]}"
+    start = re.search(r"^\[proof\.executed\]", text, re.MULTILINE) or re.search(r"^(?:#.*\n)*\[", text, re.MULTILINE)
+    assert start is not None
+    return f'{text[: start.start()]}[proof]\nread = ["{release}"]\n\n{text[start.start() :]}'
+
+
+def read(engine: str, release: str) -> int:
+    """Write into every contract of an engine that a release was read; 1 where the book has no such release."""
+    if Version(release) not in releases(engine):
+        print(f"{release} is none of the releases in rules/{engine}/engine.toml")
+        return 1
+    for stem in contract_files(engine):
+        path = rules_folder() / engine / f"{stem}.toml"
+        proof = load_toml(engine, f"{stem}.toml").get("proof", {})
+        if release not in proof.get("executed", {}):
+            path.write_text(also_read(path.read_text(encoding="utf-8"), release), encoding="utf-8")
+    return 0
+
+
 def main() -> int:
     """Write, or with ``--check`` only compare; 1 when a contract says something else than the recordings."""
+    if sys.argv[1:2] == ["--read"]:
+        return read(*sys.argv[2:4])
     for path, text in stale().items():
         print(f"{path.relative_to(rules_folder().parent)}: the counts are not those of fixtures/verdicts")
         if "--check" not in sys.argv:

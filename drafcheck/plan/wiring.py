@@ -82,7 +82,8 @@ def _expected(plan: WiringPlan, config: DraftConfig, contract: Contract, load: L
     """What this version sizes fc for."""
     plan.num_aux = contract.value("num_aux", config)
     plan.target_hidden = contract.value("target_hidden", config)
-    built = [p.shape[1] for p in load.parameters.values() if is_fc(p.name)] if load is not None else []
+    fcs = [p.shape for p in load.parameters.values() if is_fc(p.name)] if load is not None else []
+    built = [shape[1] for shape in fcs if len(shape) == 2]  # a contract of the user's may say anything
     if built and built[0] >= 0:
         plan.fc_in = built[0]
     elif plan.num_aux is not None and plan.target_hidden is not None:
