@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -190,5 +191,6 @@ def _judge(checkpoint: Checkpoint, classes: tuple[str, ...]) -> str | None:
     if head is None:
         return f"neither a draft class nor a draft head that is known{of_class}"
     # Whole models bring their own layers for multi-token prediction along.
-    whole = head.kind == "model" or (head.kind == "mtp" and any(map(is_known_class, classes)))
-    return f"a whole model{of_class}" if whole else None
+    if head.kind == "mtp" and any(map(is_known_class, classes)):
+        return f"a whole model{of_class} with {head.label}: `drafcheck {shlex.quote(checkpoint.given)}` checks that"
+    return f"a whole model{of_class}" if head.kind == "model" else None

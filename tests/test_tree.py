@@ -71,8 +71,17 @@ def test_what_is_passed_over_is_said(tmp_path: Path) -> None:
         "odd": "neither a draft class nor a draft head that is known",
         "shards": "a whole model in 5 files (LlamaForCausalLM)",
         "target": "a whole model (LlamaForCausalLM)",
-        "with-mtp": "a whole model (LlamaForCausalLM)",
+        "with-mtp": "a whole model (LlamaForCausalLM) with a multi-token-prediction layer: "
+        f"`drafcheck {tmp_path / 'with-mtp'}` checks that",
     }
+
+
+def test_what_is_left_of_a_layer_makes_no_draft_of_a_whole_model(tmp_path: Path) -> None:
+    """Nor is it passed over without a word on how to check it."""
+    whole_model(tmp_path / "left", extra={"mtp.fc.weight": zeros("BF16", 32, 64)})
+    drafts, passed = found(tmp_path)
+    assert set(drafts) <= {"."}
+    assert passed["left"].endswith(f"`drafcheck {tmp_path / 'left'}` checks that")
 
 
 def test_a_draft_below_a_whole_model_is_found_and_nothing_below_a_draft(tmp_path: Path) -> None:
