@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from drafcheck.contract import load_toml
 from drafcheck.finding import Confidence, Finding
 from drafcheck.registry import Hit, Rule
+from drafcheck.words import without_blanks
 
 if TYPE_CHECKING:
     from drafcheck.subject import Subject
@@ -42,7 +43,7 @@ def finding_of(rule: Rule, hit: Hit, *, proven: bool = True) -> Finding:
         name=rule.name,
         severity=severity,
         confidence=hit.confidence if proven or hit.confidence is not Confidence.CERTAIN else Confidence.LIKELY,
-        message=hit.message,
+        message=without_blanks(hit.message),
         locations=tuple(dict.fromkeys(hit.locations)),  # two words of one line have one place
         help=hit.help,
         fixable=hit.fixable,

@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 
-def count(n: int, noun: str) -> str:
-    """``1 tensor``, ``12,000 tensors``."""
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+def count(n: int | None, noun: str) -> str:
+    """``1 tensor``, ``12,000 tensors``, and ``? tensors`` of an unknown number."""
+    return f"{'?' if n is None else format(n, ',')} {noun}{'' if n == 1 else 's'}"
+
+
+def without_blanks(message: str) -> str:
+    """A message in which an engine's error without words of its own, or of changing words, is told by its class."""
+    for empty in ("Error: ...", "Error: "):
+        for end in (")", ";", ","):
+            message = message.replace(empty + end, "Error" + end)
+        if message.endswith(empty):
+            message = message.removesuffix(empty) + "Error"
+    return message
 
 
 def share(part: int, whole: int) -> str:

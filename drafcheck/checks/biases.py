@@ -41,6 +41,8 @@ def bias_without_slot(s: Subject) -> Iterator[Hit]:
     Set `attention_bias` and `bias` to what the tensors are; a bias that this class cannot hold has no lossless repair.
     """
     plan, contract = plans(s)
+    if is_missing(plan, contract):
+        return  # no tensor reaches the head, which DC102 and DC203 say
     homeless = [d for d in plan.dropped if d.why == "no-slot"]
     spelt = wanted_names(contract, plan, [d.tensor.name for d in homeless])
     homeless = [d for d, wanted in zip(homeless, spelt, strict=True) if wanted is None]  # not a prefix away
@@ -52,7 +54,7 @@ def bias_without_slot(s: Subject) -> Iterator[Hit]:
             state = "all zero, " if zero else ""
             yield Hit(
                 f"{count(len(group), 'bias tensor')} ({state}{listed([t.name for t in group])}) without a parameter in "
-                f"{s.engine}: served without",
+                f"{s.engine}{': served without' if plan.refused is None else ''}",
                 places(group),
                 help=_bias_help(s, group[0].name),
                 severity=severity,
@@ -87,8 +89,9 @@ def _unwritten_biases(s: Subject) -> Iterator[Hit]:
 
             state = "uninitialised memory" if initial == "empty" else "its random initialisation"
             said = [k for k in ("attention_bias", "bias") if s.config is not None and s.config.data.get(k)]
+            keep = "keeps" if len(group) == 1 else "keep"
             yield Hit(
-                f"{listed(group)} of {s.engine} keeps {state}: the file has no such bias",
+                f"{listed(group)} of {s.engine} {keep} {state}: the file has no such bias",
                 tuple(s.config.at(k) for k in said if s.config is not None) or (Location(file="config.json"),),
                 help=_help_unwritten(said, initial),
                 severity=severity,

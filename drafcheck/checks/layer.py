@@ -47,15 +47,18 @@ def other_layer(s: Subject, number: int) -> Hit:
     tensor = plan.nameless[0]
     return Hit(
         f"the multi-token-prediction layer is `{place}.*` in the file, {s.engine} reads `{read}.*`"
-        f": {'the config class' if raw(s.config, key) is MISSING else 'config.json'} says {said} layers",
+        f": {'the config class' if raw(s.config, key) is MISSING else 'config.json'} says {count(said, 'layer')}",
         (Location(file=tensor.file, tensor=tensor.name), s.config.at(*key.split("."))),
-        help=f"set `{key}` to {number} if those are the target's layers, or rename the tensors",
+        help=f"set `{key}` to {number} if those are the target's layers, or rename the tensors"
+        if number
+        else f"rename the tensors to `{read}.*`",  # no target has no layers
         about=tuple(t.name for t in plan.nameless),
     )
 
 
 def _left_behind(plan: LoadPlan) -> str:
-    stay = f"{count(len(plan.unwritten), 'parameter')} stay as they are built"
+    number = len(plan.unwritten)
+    stay = f"{count(number, 'parameter')} {'stays as it is' if number == 1 else 'stay as they are'} built"
     return stay if plan.refused is None else f"and refuses: {plan.refused.error}"
 
 

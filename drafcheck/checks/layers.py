@@ -20,6 +20,7 @@ from drafcheck.trained import (
     release_that_reads,
     trained_on,
 )
+from drafcheck.words import count
 
 if TYPE_CHECKING:
     from drafcheck.plan.model import WiringPlan
@@ -49,7 +50,7 @@ def aux_layer_range(s: Subject) -> Iterator[Hit]:
     if w.error is not None:
         place = (s.target.at(*s.target.route, "num_hidden_layers"),) if s.target is not None else ()
         yield Hit(
-            f"the target has {w.depth} layers: {s.engine} stops ({w.error}){unless_told(s)}",
+            f"the target has {count(w.depth, 'layer')}: {s.engine} stops ({w.error}){unless_told(s)}",
             place,
             help=list_layers(s),
             stops=True,
@@ -141,7 +142,7 @@ def _range(s: Subject, w: WiringPlan) -> str:
         return "there is no output before the first layer, and the first request dies"
     last = w.depth - 1 if s.target_class.final else w.depth - 2
     return (
-        f"{s.target_class.architecture} has {w.depth} layers and hands over the outputs of 0 to {last}, "
+        f"{s.target_class.architecture} has {count(w.depth, 'layer')} and hands over the outputs of 0 to {last}, "
         f"so {arrived} of {len(w.ids or ())} states arrive"
     )
 
@@ -150,7 +151,7 @@ def _default_collides(s: Subject, w: WiringPlan) -> Iterator[Hit]:
     if w.inputs is None or w.layer_outputs is None or len(w.layer_outputs) == len(w.inputs):
         return
     yield Hit(
-        f"the target has {w.depth} layers: of the {len(w.inputs)} default layers of {s.engine} only "
+        f"the target has {count(w.depth, 'layer')}: of the {len(w.inputs)} default layers of {s.engine} only "
         f"{len(w.layer_outputs)} exist",
         (s.target.at(*s.target.route, "num_hidden_layers"),) if s.target is not None else (),
         help=list_layers(s),

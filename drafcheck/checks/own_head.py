@@ -41,7 +41,7 @@ def missing_lm_head(s: Subject) -> Iterator[Hit]:
     elif HEAD in load.parameters:
         yield Hit(
             f"no lm_head in the checkpoint: the {rows_built(load) or v.draft_vocab or '?'} rows "
-            f"that {s.engine} builds stay uninitialised",
+            f"that {s.engine} builds {'stay uninitialised' if load.refused is None else 'are in no tensor'}",
             (key(s, "draft_vocab_size"),),
             help=help_headless(s),
         )

@@ -285,7 +285,7 @@ def layer_count(s: Subject) -> Iterator[Hit]:
         return
     elif absent := sorted(absent_layers(plan) if plan.refused is None else ()):
         yield Hit(
-            f"config.json says {said} layers, the file holds {in_file}: {_span(absent)} uninitialised",
+            f"config.json says {count(said, 'layer')}, the file holds {in_file}: {_span(absent)} uninitialised",
             (s.config.at("num_hidden_layers"),),
             help=f"set `num_hidden_layers` to {in_file}",
             fixable=fixable,
@@ -307,7 +307,7 @@ def _span(layers: list[int]) -> str:
 def _too_many(s: Subject, refused: Refusal, said: int | None, in_file: int) -> Hit:
     assert s.config is not None
     return Hit(
-        f"config.json says {said} layers, {s.engine} builds one: {refused.error}",
+        f"config.json says {count(said, 'layer')}, {s.engine} builds one: {refused.error}",
         (s.config.at("num_hidden_layers"),),
         help="set `num_hidden_layers` to 1"
         if in_file <= 1
@@ -322,8 +322,9 @@ def _surplus(s: Subject, said: int | None) -> Iterator[Hit]:
     surplus = [t for t in plan.nameless if layer_of(t.name) in left_out]
     if surplus and plan.refused is None:
         layers = sorted({layer_of(t.name) or 0 for t in surplus})
+        left = "is left" if len(surplus) == 1 else "are left"
         yield Hit(
-            f"{count(len(surplus), 'tensor')} of layer {', '.join(map(str, layers[:4]))} are left out: "
+            f"{count(len(surplus), 'tensor')} of layer {', '.join(map(str, layers[:4]))} {left} out: "
             f"config.json says {said}",
             (*places(surplus, 1), s.config.at("num_hidden_layers")),
             help=f"set `num_hidden_layers` to {layers[-1] + 1} if the drafter was trained with that many",
