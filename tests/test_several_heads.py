@@ -170,3 +170,27 @@ def test_an_exported_head_of_deepseek_is_taken_by_every_release(tmp_path: Path, 
     assert rules(report) == ["DC102"]
     wanted = "self_attn.kv_a_proj_with_mqa" if release == "0.4.5" else "fused_qkv_a_proj_with_mqa"
     assert wanted in report.findings[0].message
+
+
+@pytest.mark.parametrize(
+    ("family", "engine", "place", "rule"),
+    [
+        ("hunyuan3", "sglang==0.5.23", ("model.", "module.model."), "DC105"),
+        ("nemotron_h", "vllm==0.33.0", ("mtp.", "module.mtp."), "DC105"),
+        ("hunyuan3", "sglang==0.5.23", ("model.layers.2.", "model.layers.3."), "DC203"),
+        ("mimo_v2", "vllm==0.33.0", ("model.mtp.layers.0.", "model.mtp.layers.1."), "DC101"),
+        ("ernie", "sglang==0.5.23", ("model.mtp_block.0.", "model.mtp_block.1."), "DC101"),
+    ],
+)
+def test_a_layer_in_another_place_is_not_called_missing(
+    tmp_path: Path, family: str, engine: str, place: tuple[str, str], rule: str
+) -> None:
+    old, new = place
+    config, weights = FAMILIES[family].config(), FAMILIES[family].weights()
+    moved = {new + k[len(old) :] if k.startswith(old) else k: v for k, v in weights.items()}
+    report = checked(tmp_path, engine, config, moved)
+    assert rule in rules(report)
+    assert not any("layer is missing" in finding.message for finding in report.findings)
+    gone = {k: v for k, v in weights.items() if not k.startswith(FAMILIES[family].prefix)}
+    report = checked(tmp_path, engine, config, gone)
+    assert any("missing" in finding.message or "not found" in finding.message for finding in report.findings)

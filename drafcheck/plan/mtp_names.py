@@ -131,7 +131,38 @@ def strays(contract: Contract, names: Sequence[str]) -> tuple[str, ...]:
     known = tuple(contract.names.get("other_heads", []))
     read = [_place_and_number(begin) for name, begin in begins.items() if _is_read(contract.names, name)]
     found = {begin for name, begin in begins.items() if not _is_read(contract.names, name)}
+    found |= _misplaced(contract.names, names)
     return tuple(sorted(b for b in found if not b.startswith(known) and not _is_after(b, read)))
+
+
+def _misplaced(names: Table, tensors: Sequence[str]) -> set[str]:
+    """Of a beginning with which no name begins: where it stands behind a prefix, or with a higher number.
+
+    Layers with a lower number are the target's.
+    """
+    found: set[str] = set()
+    numbered = [names["numbered"].replace("{n}", str(names.get("first_layer", 0)))] if "numbered" in names else []
+    for wanted in [*names.get("read", []), *numbered]:
+        if not any(name.startswith(wanted) for name in tensors):
+            found |= {name[: name.index(f".{wanted}") + 1] + wanted for name in tensors if f".{wanted}" in name}
+            found |= _higher(wanted, [name for name in tensors if name.startswith(wanted.partition(".")[0])])
+    for wanted in names.get("read_with", []):
+        if not any(wanted in name for name in tensors):
+            found |= _higher(wanted, tensors)
+    return found
+
+
+def _higher(wanted: str, tensors: Sequence[str]) -> set[str]:
+    """The beginnings of names with a higher number in the place of that in ``wanted``."""
+    place, first = _place_and_number(wanted)
+    before, _, after = place.partition("#")
+    parts = [name.partition(before) for name in tensors if first >= 0 and before in name]
+    numbers = [(start + before, rest.partition(".")[0]) for start, _, rest in parts]
+    return {
+        start + n + (after or ".")
+        for start, n in numbers
+        if n.isascii() and n.isdigit() and len(n) < 7 and int(n) > first
+    }
 
 
 def _place_and_number(begin: str) -> tuple[str, int]:
