@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 def usual_algorithm(engine: Engine, config: DraftConfig, told: str | None = None) -> str:
     """The algorithm that a draft is served with when none is named: its draft class's, else the engine's usual one.
 
-    Only asked where the algorithm decides which class is looked for; elsewhere it is the engine's usual one. ``told``
-    is what else speaks for one (see ``drafcheck.heads.told_algorithm``): it counts where the config names no draft
-    class.
+    A named draft class only counts where the algorithm decides which class is looked for; elsewhere its contract tells
+    the algorithm later. ``told`` is what else speaks for one (see ``drafcheck.heads.told_algorithm``): it counts where
+    the config names no draft class.
     """
     usual = str(load_toml(engine.name, "engine.toml").get("default_algorithm", ""))
     book = load_toml(engine.name, "registry.toml")
-    if "rewrite" not in book:
-        return usual
     named = [*config.architectures, overridden(engine, config) or ""]
-    kinds = (draft_kind(engine, name) for name in named)
+    kinds = [draft_kind(engine, name) for name in named]
+    if "rewrite" not in book:
+        return usual if any(kinds) else told or usual
     served = next((book["algorithms"][kind] for kind in kinds if kind in book["algorithms"]), [told or usual])
     return str(served[0])
 

@@ -53,14 +53,16 @@ def head_in(s: Subject) -> Head | None:
 def told_algorithm(s: Subject, config: DraftConfig) -> str | None:
     """The algorithm that the tensors tell, else the path, of those under which an engine looks for another class.
 
+    Where no rule of the engine makes names of an algorithm, the first that serves such tensors.
+
     A config that names the class of a language model leaves open which kind of head it is for: it would be wrong to
     hold an EAGLE-1 head against the class for EAGLE-3 because nobody named a method.
     """
-    if not load_toml(s.engine.name, "registry.toml").get("rewrite"):
-        return None
-    head = head_in(s)
+    head, book = head_in(s), load_toml(s.engine.name, "registry.toml")
+    served = book.get("algorithms", {}).get(head.kind, []) if head is not None else []
+    if not book.get("rewrite"):
+        return next(iter(served), None)
     if head is not None:
-        served = load_toml(s.engine.name, "registry.toml").get("algorithms", {}).get(head.kind, [])
         return next((name for name in served if rewriting(s.engine, name) is not None), None)
     from drafcheck.method import method_of
 

@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 from drafts import HIDDEN, VOCAB, Draft
+from recorded import unpack
 from weights import zeros
 
 from drafcheck import lint
 from drafcheck.report.model import CheckpointReport, Outcome
+
+SGLANG = Path(__file__).parent.parent / "fixtures" / "verdicts" / "sglang"
 
 
 def report_of(folder: Path, edit: Callable[[Draft], object], engine: str, launch: str = "") -> CheckpointReport:
@@ -79,3 +82,29 @@ def test_a_target_class_takes_no_reduced_head(tmp_path: Path, release: str) -> N
 
     whole = report_of(tmp_path / "whole", both, f"sglang=={release}")
     assert "stops" not in says(whole, "DC501") and whole.outcome is Outcome.BROKEN
+
+
+def test_the_tensors_tell_the_algorithm_where_no_draft_class_is_named(tmp_path: Path) -> None:
+    """A DSpark head in its target's checkpoint is not held against the layer that EAGLE builds."""
+    latest = unpack(SGLANG / "latest.tar.xz", tmp_path / "latest")
+    (dspark,) = latest.rglob("v4_dspark-healthy")
+    report = lint(dspark, engine="sglang==0.5.23").checkpoints[0]
+    assert (report.algorithm, report.outcome) == ("DSPARK", Outcome.CLEAN)
+    other = lint(dspark, engine="sglang==0.5.23", algorithm="EAGLE").checkpoints[0]
+    assert other.outcome is not Outcome.CLEAN
+
+
+def test_a_layer_of_mtp_needs_no_captured_states(tmp_path: Path) -> None:
+    def layer(draft: Draft) -> None:
+        draft.set(architectures=["DeepseekV3ForCausalLM"])
+        assert draft.target is not None
+        draft.target.update(architectures=["DeepseekV3ForCausalLM"], model_type="deepseek_v3")
+        draft.weights = {"model.layers.2.eh_proj.weight": zeros("BF16", HIDDEN, 2 * HIDDEN)}
+
+    assert says(report_of(tmp_path / "layer", layer, "sglang==0.4.5"), "DC601") == ""
+
+    def head(draft: Draft) -> None:
+        assert draft.target is not None
+        draft.target.update(architectures=["DeepseekV3ForCausalLM"], model_type="deepseek_v3")
+
+    assert "hands over hidden states only from" in says(report_of(tmp_path / "head", head, "sglang==0.4.5"), "DC601")
