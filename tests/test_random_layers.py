@@ -114,3 +114,22 @@ def test_a_config_of_another_model_lacks_what_a_layer_of_experts_asks_for(tmp_pa
     assert refused is not None and refused.error == f"AttributeError: 'Qwen3Config' object has no attribute '{key}'"
     assert refusal(tmp_path, "0.5.23", base, model_type="qwen3") is None
     assert refusal(tmp_path, "0.5.23", base, **{key: ...}) is None or key == "n_routed_experts"
+
+
+@pytest.mark.parametrize("release", ("0.5.12", "0.5.23"))
+@pytest.mark.parametrize("key", ("qk_nope_head_dim", "qk_rope_head_dim", "q_lora_rank", "kv_lora_rank"))
+def test_mla_asks_another_models_config_for_deepseeks_keys(tmp_path: Path, release: str, key: str) -> None:
+    """Its own config class supplies them."""
+    refused = refusal(tmp_path / "bad", release, "mla-yarn", model_type="llama4_text", **{key: ...})
+    assert refused is not None and refused.error.endswith(f"'Llama4TextConfig' object has no attribute '{key}'")
+    own = refusal(tmp_path / "good", release, "mla-yarn", model_type="deepseek_v3", **{key: ...})
+    assert own is None or own.cause != "config-key"
+
+
+def test_only_the_size_of_a_value_may_be_absent_from_another_models_config(tmp_path: Path) -> None:
+    """Since 0.5.14 it is worked out from the heads."""
+    keys = {"model_type": "llama", "v_head_dim": ...}
+    early = refusal(tmp_path, "0.5.12", "mla-yarn", **keys)
+    assert early is not None and early.key == "v_head_dim"
+    later = refusal(tmp_path, "0.5.23", "mla-yarn", **keys)
+    assert later is None or later.key != "v_head_dim"
