@@ -35,11 +35,10 @@ def fc_of(s: Subject, *, skipped: bool = False) -> Fc | None:
     """
     if s.selection is None:
         return None
-    dropped = {d.tensor.name for d in s.load.dropped if not (skipped and d.why == "design")} if s.load else set()
-    for tensor in s.selection.tensors:
-        if is_fc(tensor.name) and len(tensor.shape) == 2 and tensor.name not in dropped:
-            return Fc(tensor, *tensor.shape)
-    return None
+    found = [tensor for tensor in s.selection.tensors if is_fc(tensor.name) and len(tensor.shape) == 2]
+    drops = s.load.dropped if s.load is not None and found else ()
+    dropped = {d.tensor.name for d in drops if is_fc(d.tensor.name) and not (skipped and d.why == "design")}
+    return next((Fc(tensor, *tensor.shape) for tensor in found if tensor.name not in dropped), None)
 
 
 def at(s: Subject, key: str) -> Location:

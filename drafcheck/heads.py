@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from drafcheck.contract import Engine, Table, load_toml
 from drafcheck.draftmode import class_name, rewriting
+from drafcheck.plan.wiring import is_fc
 from drafcheck.targets import draft_kind, registered, registered_since
 
 if TYPE_CHECKING:
@@ -29,9 +30,14 @@ class Head(NamedTuple):
 
 class _Traits(NamedTuple):
     names: tuple[str, ...]
+    text: str  # the names, one a line
     wide: bool | None  # the first layer's attention takes twice the hidden size
     fc: float | None  # input of fc in hidden sizes; 0 without fc, None when it cannot be told
-    layers: int
+
+    @property
+    def layers(self) -> int:
+        """How many decoder layers there are; of each name it takes a look, so only where it is asked for."""
+        return len({_depth(n) for n in self.names if _in_layer(n)})
 
 
 def head_of(tensors: Iterable[Tensor]) -> Head | None:
@@ -81,12 +87,12 @@ def _traits(tensors: Sequence[Tensor]) -> _Traits:
     first = sorted(
         (t for t in tensors if t.name.endswith(_ATTENTION) and len(t.shape) == 2), key=lambda t: _depth(t.name)
     )
-    fc = next((t for t in tensors if t.name.split(".")[-2:] == ["fc", "weight"] and len(t.shape) == 2), None)
+    fc = next((t for t in tensors if is_fc(t.name) and len(t.shape) == 2), None)
     return _Traits(
         names,
+        "\n".join(names),
         wide=first[0].shape[1] == 2 * hidden if first and hidden else None,
         fc=0 if fc is None else fc.shape[1] / fc.shape[0] if fc.shape[0] else None,
-        layers=len({_depth(n) for n in names if _in_layer(n)}),
     )
 
 
@@ -108,7 +114,7 @@ def _in_layer(name: str) -> bool:
 
 def _fits(head: Table, traits: _Traits) -> bool:
     return (
-        _named(head, traits.names)
+        _named(head, traits.text)
         and ("wide" not in head or traits.wide is head["wide"])
         and ("fc" not in head or _fc_fits(head["fc"], traits.fc))
         and ("layers" not in head or traits.layers == head["layers"])
@@ -116,9 +122,7 @@ def _fits(head: Table, traits: _Traits) -> bool:
     )
 
 
-def _named(head: Table, names: tuple[str, ...]) -> bool:
-    text = "\n".join(names)
-
+def _named(head: Table, text: str) -> bool:
     def occurs(part: str) -> bool:
         return part in text
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from drafcheck.checks.layer import layer_elsewhere
 from drafcheck.checks.names import absent_layers, layer_of
@@ -17,9 +17,25 @@ if TYPE_CHECKING:
 KEY = "num_hidden_layers"
 
 
-def layers_held(s: Subject) -> set[int]:
-    """The numbers of the decoder layers in the file; a layer without a number is the first."""
-    return {layer_of(t.name) or 0 for t in s.load.seen if "layer" in t.name} if s.load is not None else set()
+class Held(NamedTuple):
+    """How many decoder layers the file holds, and whether they are the first so many."""
+
+    number: int
+    gapless: bool
+
+
+def layers_held(s: Subject) -> Held:
+    """The decoder layers in the file; a layer without a number is the first."""
+    if s.load is None:
+        return Held(0, gapless=True)
+    held = bytearray()  # a flag a layer: a file may name a million
+    for tensor in s.load.seen:
+        if "layer" in tensor.name:
+            number = layer_of(tensor.name) or 0
+            if number >= len(held):
+                held += bytes(number + 1 - len(held))
+            held[number] = 1
+    return Held(sum(held), gapless=all(held))
 
 
 def counted(s: Subject) -> Changes | None:
@@ -29,15 +45,15 @@ def counted(s: Subject) -> Changes | None:
     """
     if s.load is None or s.contract is None or s.config is None:
         return None
-    held = layers_held(s)
     said = s.contract.value("num_layers", s.config)
     if (elsewhere := layer_elsewhere(s.load, s.contract)) is not None:
         return _of_the_target(s, elsewhere)
     refused = s.load.refused is not None and s.load.refused.cause == "layers"
     wrong = refused or absent_layers(s.load) or said == 0
-    if not wrong or not held or held != set(range(len(held))):
+    held = layers_held(s) if wrong else Held(0, gapless=True)
+    if not held.number or not held.gapless:
         return None
-    changes = _saying(s, KEY if refused else key_of(s.contract, s.config, "num_layers") or KEY, len(held))
+    changes = _saying(s, KEY if refused else key_of(s.contract, s.config, "num_layers") or KEY, held.number)
     return changes if _agrees(s, changes) else None
 
 

@@ -37,7 +37,7 @@ def ambiguous_weights(s: Subject) -> Iterator[Hit]:
     selection = s.selection
     if selection is None or selection.uses_pickles:
         return
-    read = {t.name: (t.dtype, t.shape) for t in selection.tensors}
+    read = {t.name: (t.dtype, t.shape) for t in selection.tensors} if selection.unwanted else {}
     for file in selection.unwanted:
         other = {t.name: (t.dtype, t.shape) for t in file.header.tensors}
         if not file.is_safetensors and read.keys() & other.keys():

@@ -45,11 +45,12 @@ def _lost(plan: LoadPlan, contract: Contract, switched: set[str]) -> Lost:
     nameless = [t for t in plan.nameless if _is_weight_or_map(t, contract) and t.name not in switched]
     nameless = [t for t in nameless if not is_quantised_part(t.name)]  # DC507's
     wanted = wanted_names(contract, plan, [t.name for t in nameless])
-    surplus = surplus_layers(plan, contract)
+    kept = layers_kept(plan, contract)
     if not any("layer" in name for name in plan.parameters):  # none is built: DC203 speaks for all of them
         nameless = [t for t in nameless if "layer" not in t.name]
         return [(t, w) for t, w in zip(nameless, wanted_names(contract, plan, names(nameless)), strict=True)]
-    found = [(t, w) for t, w in zip(nameless, wanted, strict=True) if w is not None or layer_of(t.name) not in surplus]
+    both = zip(nameless, wanted, strict=True)
+    found = [(t, w) for t, w in both if w is not None or kept is None or layer_of(t.name) in kept]
     alone = by_ending(contract, plan, [t for t, w in found if w is None])
     return [(t, w or alone.get(t)) for t, w in found]
 
@@ -70,19 +71,22 @@ def _quantised_parts() -> frozenset[str]:
     return frozenset(load_toml("dialects.toml")["quantised"]["parts"])
 
 
-def surplus_layers(plan: LoadPlan, contract: Contract) -> set[int]:
-    """The decoder layers of the file, the first one apart, that the engine does not build."""
+def layers_kept(plan: LoadPlan, contract: Contract) -> frozenset[int | None] | None:
+    """The decoder layers that are none too many: those that the engine builds, the first one, and what is in none.
+
+    None when no layer is too many: of a whole model's layers one is built, and the others are the target's.
+    """
     if contract.names.get("loader") == "mtp":
-        return set()  # of a whole model's layers one is built, and the others are the target's
-    built = {layer_of(name) for name in plan.parameters}
-    there = {layer_of(t.name) for t in plan.nameless}
-    return {n for n in there - built if n is not None and n > 0}
+        return None
+    return frozenset({None, 0, *(layer_of(name) for name in plan.parameters)})
 
 
 def layer_of(name: str) -> int | None:
     """The number of the decoder layer in ``...layers.3.mlp...``, or None; numbers of absurd length are none."""
     _, found, rest = name.partition("layers.")
-    number = rest.partition(".")[0] if found else ""
+    if not found:
+        return None
+    number = rest.partition(".")[0]
     return int(number) if number.isascii() and number.isdigit() and len(number) < 7 else None
 
 
@@ -99,7 +103,7 @@ def names(tensors: Iterable[Tensor]) -> tuple[str, ...]:
 def weight_of(tensors: list[Tensor], plan: LoadPlan) -> str:
     """The share of the drafter's parameters that ``tensors`` are; mapping and masks are no parameters."""
     targets = {d.tensor.name for d in plan.dropped if d.why == "target"}
-    drafter = [t for t in plan.seen if t.name not in targets]
+    drafter = [t for t in plan.seen if t.name not in targets] if targets else plan.seen
     some, every = (sum(t.numel for t in group if t.dtype.startswith(("F", "BF"))) for group in (tensors, drafter))
     return f"{share(some, every)} of the drafter's parameters"
 
@@ -206,9 +210,10 @@ def differing(name: str, wanted: str) -> tuple[str, str]:
 def absent_layers(plan: LoadPlan) -> set[int]:
     """The decoder layers, the first one apart, of which the file has nothing, under whatever name."""
     built = {layer_of(name) for name in plan.parameters}
-    written = {layer_of(w.parameter) for w in plan.writes}
-    held = {layer_of(tensor.name) for tensor in plan.seen}
-    return {n for n in built - written - held if n is not None and n > 0}
+    absent = built - {layer_of(w.parameter) for w in plan.writes} - {None, 0}
+    for tensor in plan.seen if absent else ():
+        absent.discard(layer_of(tensor.name))
+    return {n for n in absent if n is not None}
 
 
 @rule("DC104", "refused-weight", Severity.ERROR, needs=("contract", "load"), concerns="fit")

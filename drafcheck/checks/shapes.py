@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from drafcheck.checks.hidden_states import fc_input_width
 from drafcheck.checks.layer import is_bare, layer_elsewhere, other_layer
-from drafcheck.checks.names import absent_layers, layer_of, names, places, plans, surplus_layers
+from drafcheck.checks.names import absent_layers, layer_of, layers_kept, names, places, plans
 from drafcheck.concerns import concerned
 from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.layercount import counted, layers_held
 from drafcheck.lookup import MISSING, raw
 from drafcheck.plan.fit import shape_of
-from drafcheck.plan.model import Parameter, Refusal, Write
+from drafcheck.plan.model import LoadPlan, Parameter, Refusal, Write
 from drafcheck.plan.vocabulary import EMBEDDING, HEAD, named
 from drafcheck.plan.wiring import is_fc
 from drafcheck.registry import Hit, rule
@@ -253,8 +253,10 @@ def _projections(s: Subject, layer: int) -> dict[str, Tensor | None]:
     plan, contract = plans(s)
     found: dict[str, Tensor | None] = dict.fromkeys(HEAD_SHARDS)
     for tensor in plan.seen:
+        if not tensor.name.endswith(".weight"):
+            continue
         shard = _shard_of(contract, tensor)
-        if shard in found and tensor.name.endswith(".weight") and (layer_of(tensor.name) or 0) == layer:
+        if shard in found and (layer_of(tensor.name) or 0) == layer:
             found[shard] = tensor
     return found
 
@@ -276,7 +278,7 @@ def layer_count(s: Subject) -> Iterator[Hit]:
     """
     plan, contract = plans(s)
     assert s.config is not None
-    said, in_file = contract.value("num_layers", s.config), len(layers_held(s))
+    said, in_file = contract.value("num_layers", s.config), layers_held(s).number
     fixable = counted(s) is not None
     if plan.refused is not None and plan.refused.cause == "layers":
         yield _too_many(s, plan.refused, said, in_file)._replace(fixable=fixable)
@@ -315,19 +317,34 @@ def _too_many(s: Subject, refused: Refusal, said: int | None, in_file: int) -> H
     )
 
 
+def _left_out(plan: LoadPlan, contract: Contract, most: int = 4) -> tuple[list[Tensor], list[int], int]:
+    """The tensors of layers that are not built; the lowest few of these layers, and the last."""
+    kept = layers_kept(plan, contract)
+    surplus: list[Tensor] = []
+    lowest: list[int] = []
+    last = 0
+    for tensor in plan.nameless if kept is not None else ():
+        number = layer_of(tensor.name)
+        if kept is None or number is None or number in kept:
+            continue
+        surplus.append(tensor)
+        last = max(last, number)
+        if (len(lowest) < most or number < lowest[-1]) and number not in lowest:  # never all: a file may name a million
+            lowest = sorted([*lowest, number])[:most]
+    return surplus, lowest, last
+
+
 def _surplus(s: Subject, said: int | None) -> Iterator[Hit]:
     plan, contract = plans(s)
     assert s.config is not None
-    left_out = surplus_layers(plan, contract)
-    surplus = [t for t in plan.nameless if layer_of(t.name) in left_out]
-    if surplus and plan.refused is None:
-        layers = sorted({layer_of(t.name) or 0 for t in surplus})
+    surplus, layers, last = _left_out(plan, contract) if plan.refused is None else ([], [], 0)
+    if surplus:
         left = "is left" if len(surplus) == 1 else "are left"
         yield Hit(
-            f"{count(len(surplus), 'tensor')} of layer {', '.join(map(str, layers[:4]))} {left} out: "
+            f"{count(len(surplus), 'tensor')} of layer {', '.join(map(str, layers))} {left} out: "
             f"config.json says {said}",
             (*places(surplus, 1), s.config.at("num_hidden_layers")),
-            help=f"set `num_hidden_layers` to {layers[-1] + 1} if the drafter was trained with that many",
+            help=f"set `num_hidden_layers` to {last + 1} if the drafter was trained with that many",
             severity=Severity.NOTE,
             confidence=Confidence.LIKELY,
             about=names(surplus),

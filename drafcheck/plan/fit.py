@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from drafcheck.plan.model import Refusal
+
 if TYPE_CHECKING:
     from drafcheck.contract import Contract
     from drafcheck.plan.model import Parameter
+    from drafcheck.tensor import Tensor
 
 
 class Fit(NamedTuple):
@@ -239,3 +242,16 @@ _KINDS = {
     "squeezed": _squeezed,
     "vocab": _vocab,
 }
+
+
+def no_vector(contract: Contract, tensor: Tensor) -> Refusal | None:
+    """What a release says that adds 0, 1, 2 ... to a d2t, as many as its first side is long, where it cannot."""
+    shape = tensor.shape
+    fits = bool(shape) and (shape[0] == shape[-1] or 1 in (shape[0], shape[-1]))
+    error = contract.mapping.get("sides" if shape else "scalar")
+    if fits or not error:
+        return None
+    if shape:
+        error = error.replace("{last}", str(shape[-1])).replace("{first}", str(shape[0]))
+        error = error.replace("{axis}", str(len(shape) - 1))
+    return Refusal("load", error, "shape", tensor)

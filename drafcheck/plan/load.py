@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from drafcheck.lookup import MISSING, in_question, raw, settled_for
-from drafcheck.plan.fit import Fit, fit, join, padded
+from drafcheck.plan.fit import Fit, fit, join, no_vector, padded
+from drafcheck.plan.many import runs
 from drafcheck.plan.model import Drop, LoadPlan, Partial, Refusal, Write
 from drafcheck.plan.mtp_names import as_stored
 from drafcheck.plan.names import Route, is_unnamed, route, stopped_at_sight
@@ -60,11 +61,12 @@ def plan_load(
         from drafcheck.plan.insisted import Run  # for these classes alone
 
         state.run = Run(asking)
-    at_sight = next((t for t in plan.seen if stopped_at_sight(contract.names, t.name) is not None), None)
+    looked = plan.seen if "at_sight" in contract.names else ()
+    at_sight = next((t for t in looked if stopped_at_sight(contract.names, t.name) is not None), None)
     if at_sight is not None and plan.refused is None:
         plan.refused = state.refusal(at_sight, route(contract, at_sight.name, plan.parameters), None)
-    for tensor in _in_order(contract, plan.seen, plan.parameters):
-        state.take(tensor)
+    for piece, nowhere in runs(contract, plan.parameters, _in_order(contract, plan.seen, plan.parameters)):
+        state.take_all(piece, nowhere=nowhere)
     state.settle()
     return plan
 
@@ -138,6 +140,19 @@ class _State:
     held: dict[str, dict[str, tuple[Tensor, Route]]] = field(default_factory=dict)
     reached: bool = False  # whether a tensor is the head's own
     run: Run | None = None  # where modules are loaded anew for each run of names
+
+    def take_all(self, tensors: list[Tensor], *, nowhere: bool) -> None:
+        """One after the other; ``nowhere``: no parameter is called so, and no rule of the loader speaks of them."""
+        if not nowhere or self.run is not None:
+            for tensor in tensors:
+                self.take(tensor)
+            return
+        self.reached = True
+        self.plan.nameless += tensors
+        if self.plan.refused is not None:
+            self.plan.unread += tensors
+        else:
+            self.plan.dropped += [Drop(tensor, "unknown") for tensor in tensors]
 
     def take(self, tensor: Tensor) -> None:
         """What the loader does with one tensor."""
@@ -236,7 +251,7 @@ class _State:
                 value = raw(self.config, found.shows)
                 error = error.replace("{repr}", repr(None if value is MISSING else value))
             return Refusal("load", error, "name", tensor, found.looked_for)
-        if found.end == "mapping" and (refusal := _no_vector(self.contract, tensor)) is not None:
+        if found.end == "mapping" and (refusal := no_vector(self.contract, tensor)) is not None:
             return refusal
         if fitted is None or fitted.error is None:
             return None
@@ -371,19 +386,6 @@ class _State:
                     self.plan.unwritten.append(name)
             elif missing := [s for s in parameter.shards if s not in written]:
                 self.plan.partial.append(Partial(name, tuple(missing), parameter.share(missing)))
-
-
-def _no_vector(contract: Contract, tensor: Tensor) -> Refusal | None:
-    """What a release says that adds 0, 1, 2 ... to a d2t, as many as its first side is long, where it cannot."""
-    shape = tensor.shape
-    fits = bool(shape) and (shape[0] == shape[-1] or 1 in (shape[0], shape[-1]))
-    error = contract.mapping.get("sides" if shape else "scalar")
-    if fits or not error:
-        return None
-    if shape:
-        error = error.replace("{last}", str(shape[-1])).replace("{first}", str(shape[0]))
-        error = error.replace("{axis}", str(len(shape) - 1))
-    return Refusal("load", error, "shape", tensor)
 
 
 def _counted(text: str, names: list[str]) -> str:

@@ -165,9 +165,10 @@ def named(tensors: Sequence[Tensor], name: str) -> Tensor | None:
 
 def _find(plan: VocabularyPlan, tensors: list[Tensor], contract: Contract, load: LoadPlan | None) -> None:
     # The last one wins, as in the loader: each replaces the one before. One that is passed over maps nothing.
-    passed_over = {d.tensor.name for d in load.dropped} if load is not None else set()
-    read = (t for t in reversed(tensors) if is_mapping(contract.names, t.name) and t.name not in passed_over)
-    plan.d2t_tensor = next(read, None)
+    mappings = [t for t in reversed(tensors) if is_mapping(contract.names, t.name)]
+    drops = load.dropped if load is not None and mappings else ()
+    passed_over = {d.tensor.name for d in drops if is_mapping(contract.names, d.tensor.name)}
+    plan.d2t_tensor = next((t for t in mappings if t.name not in passed_over), None)
     plan.t2d_tensor = next((t for t in reversed(tensors) if t.name.rpartition(".")[2] == "t2d"), None)
     plan.head_tensor = named(tensors, HEAD)
     if plan.d2t_tensor is not None:

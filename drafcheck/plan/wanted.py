@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from drafcheck.contract import load_toml
 from drafcheck.plan.fit import shape_of
+from drafcheck.plan.many import in_doubt
 from drafcheck.plan.names import route
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ def by_ending(contract: Contract, plan: LoadPlan, tensors: Sequence[Tensor]) -> 
     """
     if not 0 < len(tensors) <= MANY or contract.names.get("loader") == "mtp":
         return {}
-    routes = {t.name: route(contract, t.name, plan.parameters) for t in plan.seen}
+    seen = in_doubt(contract, plan.parameters, plan.seen)
+    routes = {t.name: route(contract, t.name, plan.parameters) for t in seen}
     filled = {(found.parameter, found.shard) for found in routes.values() if found.end == "parameter"}
     modules = {_module(name) for name, found in routes.items() if found.end == "parameter"} | {""}
     claims: dict[tuple[str, str | None], list[tuple[Tensor, str]]] = {}

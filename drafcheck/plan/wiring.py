@@ -100,7 +100,7 @@ def _last_state(plan: WiringPlan, contract: Contract, config: DraftConfig, targe
 
 def is_fc(name: str) -> bool:
     """Whether a tensor or parameter name is that of fc's weight, under any prefix."""
-    return name.split(".")[-2:] == ["fc", "weight"]
+    return name.endswith("fc.weight") and name.split(".")[-2:] == ["fc", "weight"]
 
 
 def reading_of(engine: Engine, runner: str) -> Table | None:
