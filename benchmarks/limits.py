@@ -10,6 +10,7 @@ no deeper. tests/test_limits.py holds counts and memory. Prints a table; exits 0
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import struct
 import sys
@@ -23,6 +24,8 @@ from cold_start import ENVIRONMENT, row, run
 ROOT = Path(__file__).parent.parent
 SECONDS, MEMORY = 3.0, 400
 """Goals: seconds and MiB for a million names."""
+WHOLE_MEMORY, TIMES = 440, 4
+"""MiB that the whole command may take for a header of them, and how often the processor time of the reader alone."""
 
 READ = "import sys; from pathlib import Path; from drafcheck.source import LocalFile; "
 HEADER = READ + "from drafcheck.header import read_header; h = read_header(LocalFile(Path(sys.argv[1]))); "
@@ -32,6 +35,12 @@ INDEX = (
     "i = parse_index(read_document(LocalFile(Path(sys.argv[1])), limit=INDEX_LIMIT)); "
 )
 HOLDS = "sys.exit(len(h.tensors) != int(sys.argv[2]) or bool(h.problems))"
+CONFIG = {
+    "architectures": ["LlamaForCausalLMEagle3"],
+    "model_type": "llama",
+    **{"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16},
+    **{"num_hidden_layers": 1, "vocab_size": 256, "draft_vocab_size": 128, "torch_dtype": "bfloat16"},
+}
 LISTS = "sys.exit(len(i.weight_map) != int(sys.argv[2]))"
 HEALTHY = "sys.exit(bool(h.problems))"
 REFUSES = "sys.exit(not h.problems)"
@@ -101,6 +110,20 @@ def measured(what: str, code: str, write: Callable[[Path, int], None], size: int
     row(what, figures, f"{outcome}{f', {goal}' if goal else ''}")
 
 
+def whole(names: int) -> None:
+    """The whole command on a checkpoint of so many names beside the reader alone, in the same run."""
+    with tempfile.TemporaryDirectory() as room:
+        weights = Path(room) / "model.safetensors"
+        many_names(weights, names)
+        weights.with_name("config.json").write_text(json.dumps(CONFIG))
+        alone = run([sys.executable, "-c", HEADER + HOLDS, str(weights), str(names)])
+        cost = run([sys.executable, "-m", "drafcheck", "--no-config", room, "--engine", "sglang"])
+    figures = f"{cost.seconds:5.2f} s {cost.busy:5.2f} s {cost.peak / 1024:4.0f} MiB"
+    ratio = f"{cost.busy / alone.busy:.1f} times the reader's processor time, goal {TIMES} and {WHOLE_MEMORY} MiB"
+    outcome = "as expected" if cost.code == 1 else f"UNEXPECTED (exit code {cost.code})"
+    row(f"drafcheck on {names:,} names in a header", figures, f"{outcome}, {ratio}")
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser()
@@ -114,6 +137,7 @@ def main() -> None:
     measured(
         f"{names:,} names in an index", INDEX + "sys.exit(len(i.weight_map) != int(sys.argv[2]))", many_entries, names
     )
+    whole(names)
     measured("a header of 100,000,000 bytes is read", HEADER + HEALTHY, padded, 100_000_000)
     measured("a header of 100,000,001 bytes is refused", HEADER + REFUSES, padded, 100_000_001)
     measured("125 levels of JSON are read", HEADER + HEALTHY, deep, 125)

@@ -73,7 +73,9 @@ def producer_of(s: Subject) -> Told:
     """Tell who wrote the checkpoint of ``s``; worked out once."""
     if s.told is None:
         s.told = Told(None)  # whoever asks again after a crash gets this
-        s.told = _tell(_Files(s))
+        files = _Files(s)
+        s.told = _tell(files)
+        files.forget()
     return s.told
 
 
@@ -172,6 +174,10 @@ class _Files:
     def there(self) -> bool:
         """Whether there is anything to tell from."""
         return self._config is not None or bool(self._tensors)
+
+    def forget(self) -> None:
+        """Let go of the tests, which hold these files and so the text of a million names."""
+        self._tests.clear()
 
     def show(self, clue: Table) -> bool:
         """Whether everything that the clue asks for is there."""

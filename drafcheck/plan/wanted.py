@@ -84,13 +84,14 @@ def wanted_names(contract: Contract, plan: LoadPlan, names: Sequence[str]) -> li
     worth = (_stem(name) in stems or (mark and name.endswith("." + mark)) for name in names)
     spelled = zip(names, worth, strict=True)
     found = [_wanted(contract, plan, name, _unwrapped(name)) if hope else None for name, hope in spelled]
-    left = [i for i, (name, wanted) in enumerate(zip(names, found, strict=True)) if wanted is None and "." in name]
-    vacant = plan.vacant
-    common = Counter(names[i].partition(".")[0] for i in left if _stem(names[i]) in stems)
-    for i in left:
-        prefix, _, bare = names[i].partition(".")
-        if common[prefix] > 1:
-            wanted = _wanted(contract, plan, names[i], [(bare, prefix + ".")])
+    left = (name for name, wanted in zip(names, found, strict=True) if wanted is None and "." in name)
+    common = Counter(name.partition(".")[0] for name in left if _stem(name) in stems)
+    shared = {prefix for prefix, number in common.items() if number > 1}
+    vacant = plan.vacant if shared else set()
+    for i, name in enumerate(names if shared else ()):
+        prefix, dot, bare = name.partition(".")
+        if found[i] is None and dot and prefix in shared:
+            wanted = _wanted(contract, plan, name, [(bare, prefix + ".")])
             found[i] = wanted if wanted is not None and wanted.parameter in vacant else None
     return found
 
