@@ -35,3 +35,11 @@ def listed(names: Sequence[str], most: int = 3) -> str:
     shown = ", ".join(f"`{name}`" for name in names[:most])
     rest = len(names) - most
     return f"{shown} and {rest:,} more" if rest > 0 else shown
+
+
+def numbered(text: str, names: Sequence[str]) -> str:
+    """A message with all names (``missing``), the first five (``few``) or their number in it."""
+    listed = sorted(names)
+    for word, found in (("{missing}", listed), ("{few}", listed[:5]), ("{number}", len(names))):
+        text = text.replace(word, str(found))
+    return text

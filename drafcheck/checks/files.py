@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from drafcheck.contract import in_force, load_toml
@@ -203,10 +203,10 @@ def _shard_help(lost: list[str]) -> str:
     return "remove the index: the weight files at hand are complete without it"
 
 
-def _not_in_any(selection: Selection, names: set[str]) -> list[str]:
+def _not_in_any(selection: Selection, names: Iterable[str]) -> list[str]:
     """The names that no file which the loader opens has."""
     held = {tensor.name for file in selection.chosen for tensor in file.header.tensors}
-    return sorted(names - held)
+    return sorted(name for name in names if name not in held)
 
 
 def _first_entry(index: Index, file: str) -> Location:
@@ -258,7 +258,7 @@ def _left_out(s: Subject, selection: Selection, index: Index, severity: Severity
 
 
 def _promised(s: Subject, selection: Selection, index: Index, severity: Severity) -> Iterator[Hit]:
-    there = {name for name, file in index.weight_map.items() if file not in selection.missing}
+    there = (name for name, file in index.weight_map.items() if file not in selection.missing)
     absent = _not_in_any(selection, there)
     if absent and not any(file.header.problems for file in selection.chosen):
         verb = "is" if len(absent) == 1 else "are"

@@ -14,6 +14,7 @@ from drafcheck.plan.names import Route, is_unnamed, route, stopped_at_sight
 from drafcheck.plan.parameters import build_parameters, refused_config, refused_to_serve, written_out
 from drafcheck.source import SourceError
 from drafcheck.tensor import Tensor
+from drafcheck.words import numbered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -279,7 +280,7 @@ class _State:
             self.plan.fills_from_target.remove(name)
             self.plan.unwritten.append(name)
         first = missing[0].removeprefix(entry.get("within", ""))
-        error = _counted(entry["error"].replace("{first}", first), missing)
+        error = numbered(entry["error"].replace("{first}", first), missing)
         return Refusal("load", error, "unfilled" if entry.get("every") else "missing", parameter=missing[0])
 
     def _meet(self, tensor: Tensor, place: tuple[str, str | None]) -> None:
@@ -357,7 +358,7 @@ class _State:
         strays = self._strays_of(entry) if "stray" in entry else {}
         if not strays:
             return None
-        error, first = _counted(entry["stray"], list(strays)), next(iter(strays.values()))
+        error, first = numbered(entry["stray"], list(strays)), next(iter(strays.values()))
         refusal = Refusal("load", error, "name", first, first.name)
         self.plan.lost.append(refusal)
         return refusal
@@ -386,14 +387,6 @@ class _State:
                     self.plan.unwritten.append(name)
             elif missing := [s for s in parameter.shards if s not in written]:
                 self.plan.partial.append(Partial(name, tuple(missing), parameter.share(missing)))
-
-
-def _counted(text: str, names: list[str]) -> str:
-    """A message with all names (``missing``), the first five (``few``) or their number in it."""
-    listed = sorted(names)
-    for word, found in (("{missing}", listed), ("{few}", listed[:5]), ("{number}", len(names))):
-        text = text.replace(word, str(found))
-    return text
 
 
 def is_meant(entry: Table, name: str) -> bool:
