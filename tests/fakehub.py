@@ -113,10 +113,11 @@ class Handler(BaseHTTPRequestHandler):
         return True
 
     def write(self, body: bytes) -> None:
+        self.record.sent += len(body)  # before the client has it all and asks how much that was
         try:
             self.wfile.write(body)
-            self.record.sent += len(body)
         except OSError:
+            self.record.sent -= len(body)
             self.close_connection = True
 
     def refuse(self, status: int, code: str = "", message: str = "") -> bool:
