@@ -9,12 +9,9 @@ Deterministic, no torch.
 
 from __future__ import annotations
 
-import argparse
-import io
-import tarfile
-import tempfile
 from pathlib import Path
 
+import corpus_command
 from class_drafts import RANK, dspark
 from class_edits import Edit, added, both, config, dropped, shaped
 from drafts import DRAFT_VOCAB, HIDDEN, VOCAB, Draft, dump, target_config
@@ -73,28 +70,5 @@ def write_corpus(folder: Path) -> list[Path]:
     return [folder / name for name, _, _ in wanted]
 
 
-def pack(folder: Path, archive: Path) -> None:
-    """Pack what lies below ``folder``, the same bytes whenever and wherever it is done."""
-    with tarfile.open(archive, "w:xz") as packed:
-        for file in sorted(path for path in folder.rglob("*") if path.is_file()):
-            entry = tarfile.TarInfo(f"dspark/{file.relative_to(folder)}")
-            entry.size = file.stat().st_size
-            packed.addfile(entry, io.BytesIO(file.read_bytes()))
-
-
-def main() -> None:
-    """Write the corpus to the folder given, or pack it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, nargs="?")
-    parser.add_argument("--pack", action="store_true")
-    given = parser.parse_args()
-    if given.folder is not None:
-        print(len(write_corpus(given.folder)), "checkpoints")
-    if given.pack:
-        with tempfile.TemporaryDirectory() as room:
-            write_corpus(Path(room))
-            pack(Path(room), ARCHIVE)
-
-
 if __name__ == "__main__":
-    main()
+    corpus_command.main(__doc__, write_corpus, ARCHIVE, "dspark")
