@@ -13,7 +13,9 @@ import recorded
 from drafts import Draft
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from weights import zeros
+from mtp_heads import FAMILIES
+from mtp_heads_later import LATER
+from weights import write_safetensors, zeros
 
 from drafcheck import lint
 from drafcheck.contract import resolve_engine
@@ -223,3 +225,17 @@ def test_no_config_makes_them_crash(data: dict[str, object], version: str) -> No
         length = context_length(engine, data)
         assert length is None or str(length.value)
         too_short(engine, data, "v2")
+
+
+@pytest.mark.parametrize(("dtype", "rules"), [("bfloat08", ["DC508"]), ("bfloat16", [])])
+def test_a_dtype_of_a_nested_language_model_crashes_nothing(tmp_path: Path, dtype: str, rules: list[str]) -> None:
+    head = {**FAMILIES, **LATER}["qwen3_5_moe"]
+    config = head.config()
+    config = {**config, "text_config": {**config.get("text_config", {}), "torch_dtype": dtype}}
+    config.pop("torch_dtype", None)
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    write_safetensors(tmp_path / "model.safetensors", head.weights())
+    report = lint(tmp_path, engine="sglang==0.5.23", target=tmp_path)
+    assert "DC999" not in [f.rule for f in report.findings]
+    assert report.checkpoints[0].outcome.value != "internal-error"
+    assert [f.rule for f in report.findings if f.rule == "DC508"] == rules

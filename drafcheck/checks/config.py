@@ -191,6 +191,8 @@ def dtype_shared(s: Subject) -> Changes | None:
     config, target = _both(s)
     ours, theirs = draft_dtype(s.engine, config), target_dtype(s.engine, target)
     if unknown := unknown_dtype(s.engine, config):
+        if unknown not in config.data:  # it stands in a nested table
+            return None
         meant = _meant(str(config.data[unknown]))
         return {(unknown,): meant} if meant is not None else None
     if ours is None or theirs is None or ours.value == theirs.value or theirs.key is None:
