@@ -16,13 +16,17 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 
 from drafcheck.finding import Location
-from drafcheck.header_json import DTYPE_BITS, WORD, CorruptError, Parser
+from drafcheck.header_json import DTYPE_BITS, WORD, CorruptError, Parser, Run
 from drafcheck.lfs import POINTER_LIMIT, lfs_pointer
 from drafcheck.source import Source, SourceError
 from drafcheck.tensor import Problem, Tensor, Trouble, Uncopied
 
 HEADER_LIMIT = 100_000_000
 """The longest header in bytes that the safetensors library accepts."""
+
+
+_FEW = 1 << 16
+"""Names that are told apart in a set; of more of them the hashes are."""
 
 
 @dataclass(slots=True)
@@ -62,7 +66,7 @@ def _read(source: Source) -> Header:
         length = _header_length(head, size)
         with _no_collection():
             parser.parse(_text(source.read(8, 8 + length)), 8 + length)
-            _validate(parser.tensors, 8 + length, size)
+            _validate(parser.tensors, parser.runs, 8 + length, size)
     except CorruptError as error:
         place = Location(file=source.name, tensor=error.tensor)
         problem = Problem(Trouble.CORRUPT, f"{source.name} {error.message}", place, _help(head))
@@ -72,13 +76,19 @@ def _read(source: Source) -> Header:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Keep the cycle collector from walking a million new tuples again and again: half of the time."""
+    """Keep the cycle collector from walking a million new tuples again and again: half of the time.
+
+    In the end they count as old, so that they are not walked at once; none of them is part of a cycle.
+    """
     was_on = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if was_on:
+            if not gc.get_freeze_count():
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()
 
 
@@ -111,16 +121,47 @@ def _text(raw: bytes) -> str:
         raise CorruptError(f"has a header that is not utf-8 (byte {8 + error.start})") from error
 
 
-def _validate(tensors: list[Tensor], base: int, size: int) -> None:
-    """Names once, bytes without gap or overlap, sizes that fit, nothing before or after. Raises CorruptError."""
+def _validate(tensors: list[Tensor], runs: list[Run], base: int, size: int) -> None:
+    """Names once, bytes without gap or overlap, sizes that fit, nothing before or after. Raises CorruptError.
+
+    Of ``runs`` only the ends are looked at: what is between them was measured when it was read.
+    """
     _unique_names(tensors)
+    if not _in_order(tensors, runs, base):  # nearly never: files list their tensors in the order of the bytes
+        tensors.sort(key=itemgetter(4, 5))
+        runs = []
     end = base
-    for _, _, _, _, start, stop in tensors:
-        if start != end or stop < start:  # nearly never: files list their tensors in the order of the bytes
-            tensors.sort(key=itemgetter(4, 5))
-            break
-        end = stop
+    for few, run in _parts(tensors, runs):
+        end = _measure(few, end, base)
+        end = run.stop if run is not None else end
+    _check_end(end - base, size - base)
+
+
+def _parts(tensors: list[Tensor], runs: list[Run]) -> Iterator[tuple[list[Tensor], Run | None]]:
+    """The tensors before each run, and the run; in the end those after the last one."""
+    at = 0
+    for run in runs:
+        yield tensors[at : run.first], run
+        at = run.last
+    yield tensors[at:], None
+
+
+def _in_order(tensors: list[Tensor], runs: list[Run], base: int) -> bool:
     end = base
+    for few, run in _parts(tensors, runs):
+        for _, _, _, _, start, stop in few:
+            if start != end or stop < start:
+                return False
+            end = stop
+        if run is not None:
+            if run.start != end:
+                return False
+            end = run.stop
+    return True
+
+
+def _measure(tensors: list[Tensor], end: int, base: int) -> int:
+    """Where the last of the tensors ends, the first of which has to begin at ``end``. Raises CorruptError."""
     for tensor in tensors:
         name, dtype, shape, _, start, stop = tensor
         if start != end or stop < start:
@@ -131,11 +172,16 @@ def _validate(tensors: list[Tensor], base: int, size: int) -> None:
         if bits != 8 * (stop - start) or bits == 0:
             _check_size(tensor)
         end = stop
-    _check_end(end - base, size - base)
+    return end
 
 
 def _unique_names(tensors: list[Tensor]) -> None:
-    if len(set(map(itemgetter(0), tensors))) == len(tensors):
+    if len(tensors) > _FEW:
+        from drafcheck.header_bulk import differ  # numpy, which has been imported for so many
+
+        if differ(map(itemgetter(0), tensors), len(tensors)):
+            return
+    elif len(set(map(itemgetter(0), tensors))) == len(tensors):
         return
     seen: set[str] = set()
     for tensor in tensors:

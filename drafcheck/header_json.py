@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import repeat
 from json import JSONDecodeError, JSONDecoder
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drafcheck.tensor import Tensor
+
+if TYPE_CHECKING:
+    from drafcheck.header_bulk import Entries
 
 DTYPE_BITS = {
     "BOOL": 8, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "U8": 8, "I8": 8,
@@ -29,6 +33,8 @@ _ENTRY = re.compile(
     rf'"shape": ?\[([0-9, ]*)\], ?"data_offsets": ?\[({_NUMBER}), ?({_NUMBER})\]\}}(?:, ?|(?!"))'
 )
 _SIZES = re.compile(rf"(?:{_NUMBER})(?:, ?(?:{_NUMBER}))*")
+_MANY, _AT_ONCE = 4 << 20, 1 << 17
+"""Characters: a header that is no longer is not worth the import of numpy, and so many are read together of others."""
 _SPACE = re.compile(r"[ \t\n\r]*")
 
 
@@ -42,15 +48,32 @@ class CorruptError(Exception):
         self.tensor = tensor
 
 
+class Run(NamedTuple):
+    """Tensors without a gap between them, each of the bytes that it needs, from the ``first`` to before the ``last``.
+
+    ``start`` and ``stop`` are absolute byte offsets in the file.
+    """
+
+    first: int
+    last: int
+    start: int
+    stop: int
+
+
 class Parser:
-    """Reads the members of the header object one by one, so that a million tensors fit into little memory."""
+    """Reads the members of the header object one by one, so that a million tensors fit into little memory.
+
+    Of a long one those that stand in the usual form are read many at once: ``runs`` are those that need no other look.
+    """
 
     def __init__(self, file: str) -> None:
         """``file`` is the name that the tensors carry."""
         self.file = file
         self.tensors: list[Tensor] = []
         self.metadata: dict[str, str] = {}
+        self.runs: list[Run] = []
         self._metadata_seen = False
+        self._one_by_one = 0  # up to here in the text
         self._base = 0
         self._shapes: dict[str, tuple[int, ...]] = {"": ()}
         self._dtypes = {name: name for name in DTYPE_BITS}  # one string for each dtype, not one a tensor
@@ -58,6 +81,7 @@ class Parser:
     def parse(self, text: str, base: int) -> None:
         """Read the header object; ``base`` is where the tensor bytes start in the file. Raises CorruptError."""
         self._base = base
+        self._one_by_one = 0 if len(text) >= _MANY else len(text)
         at = skip(text, 0)
         if not text.startswith("{", at):
             raise CorruptError(_not_an_object(text, at))
@@ -83,23 +107,65 @@ class Parser:
             at = skip(text, at + 1)
 
     def _plain_members(self, text: str, at: int) -> int:
-        """Take members in the library's own form, each with its comma, as long as they come; where it stopped.
+        """Take members in the library's own form, each with its comma, as long as they come; where it stopped."""
+        while True:
+            while at >= self._one_by_one and _ENTRY.match(text, at):
+                at = self._many_members(text, at)
+            at = self._few_members(text, at, self._one_by_one)
+            if at < self._one_by_one or _ENTRY.match(text, at) is None:
+                return at
 
-        One flat loop: a million tensors pass here, and calls and shared objects decide over time and memory.
+    def _many_members(self, text: str, at: int) -> int:
+        """Take those that lie in the next piece of the text; where others are among them, each is looked at."""
+        from drafcheck.header_bulk import entries  # numpy, for long headers alone
+
+        piece = text[at : at + _AT_ONCE]
+        found = entries(piece) if METADATA not in piece else None
+        taken = found.length if found is not None and self._take_all(found) else 0
+        if 2 * taken < len(piece):
+            self._one_by_one = at + len(piece)
+        return at + taken
+
+    def _take_all(self, found: Entries) -> bool:
+        """Add the tensors of the entries; False, and none of them, where one has a dtype or shape to be told about."""
+        from drafcheck.header_bulk import gapless, picked
+
+        dtypes = [self._dtypes.get(kind, "") for kind in found.dtypes.texts]
+        shapes = [self._shape(sizes) for sizes in found.shapes.texts]
+        known = [shape for shape in shapes if shape is not None]
+        if "" in dtypes or len(known) < len(shapes):
+            return False
+        starts, stops = (found.starts + self._base).tolist(), (found.stops + self._base).tolist()
+        first = len(self.tensors)
+        if gapless(found, [DTYPE_BITS[dtype] for dtype in dtypes], known):
+            starts[1:] = stops[:-1]  # one number for both, not two
+            self.runs.append(Run(first, first + len(starts), starts[0], stops[-1]))
+        kinds, sizes = picked(dtypes, found.dtypes.codes), picked(known, found.shapes.codes)
+        fields = zip(found.names, kinds, sizes, repeat(self.file), starts, stops, strict=False)
+        self.tensors.extend(map(tuple.__new__, repeat(Tensor), fields))
+        return True
+
+    def _shape(self, sizes: str) -> tuple[int, ...] | None:
+        """The shape that is written so, each kept once; None for what is no list of sizes."""
+        shape = self._shapes.get(sizes)
+        if shape is None and _SIZES.fullmatch(sizes) is not None:
+            shape = tuple(map(int, sizes.split(",")))
+            if len(self._shapes) < _SHAPES_KEPT:
+                self._shapes[sizes] = shape
+        return shape
+
+    def _few_members(self, text: str, at: int, until: int) -> int:
+        """The same one by one, as far as ``until``.
+
+        One flat loop: a million tensors may pass here, and calls and shared objects decide over time and memory.
         """
         match, append, dtypes, base, file = _ENTRY.match, self.tensors.append, self._dtypes, self._base, self.file
         shapes, new, last = self._shapes, tuple.__new__, -1
-        while found := match(text, at):
+        while at < until and (found := match(text, at)):
             name, kind, sizes, start, stop = found.groups()
-            dtype, shape = dtypes.get(kind), shapes.get(sizes)
-            if dtype is None or name == METADATA:
+            dtype, shape = dtypes.get(kind), shapes.get(sizes) or self._shape(sizes)
+            if dtype is None or shape is None or name == METADATA:
                 break
-            if shape is None:
-                if _SIZES.fullmatch(sizes) is None:
-                    break
-                shape = tuple(map(int, sizes.split(",")))
-                if len(shapes) < _SHAPES_KEPT:
-                    shapes[sizes] = shape
             begin, end = base + int(start), base + int(stop)
             append(new(Tensor, (name, dtype, shape, file, last if begin == last else begin, end)))
             last, at = end, found.end()

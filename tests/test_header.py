@@ -203,7 +203,7 @@ def test_only_the_header_is_read(path: Path) -> None:
 
 
 def test_many_tensors(path: Path) -> None:
-    """A hundred thousand; a million take about 3 s and 300 MB."""
+    """A hundred thousand; a million take about a second and 330 MB."""
     count = 100_000
     text = ",".join(
         f'"m.{i}":{{"dtype":"BF16","shape":[1,2],"data_offsets":[{4 * i},{4 * i + 4}]}}' for i in range(count)
