@@ -14,11 +14,11 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tools"), str(ROOT / "tests")]
 
 from safetensors import SafetensorError, deserialize  # noqa: E402
 
-from drafcheck import lint  # noqa: E402
+from drafcheck import header_json, lint  # noqa: E402
 from drafcheck.checkpoint import parse_index  # noqa: E402
 from drafcheck.contract_folders import checked  # noqa: E402
 from drafcheck.errors import NothingToCheck, UsageError  # noqa: E402
-from drafcheck.header import read_header  # noqa: E402
+from drafcheck.header import Header, read_header  # noqa: E402
 from drafcheck.jsonpos import read_document  # noqa: E402
 from drafcheck.launch.read import read_launch  # noqa: E402
 from drafcheck.place import LocalPlace  # noqa: E402
@@ -98,6 +98,18 @@ def header(data: bytes) -> None:
         raise Wrong(f"the library says {accepts}, drafcheck {messages}")
     if not messages:
         _inside(found.tensors, len(data))
+    if (together := _many_at_once(data)) != found:
+        raise Wrong(f"read many at once it is {together}, one by one {found}")
+
+
+def _many_at_once(data: bytes) -> Header:
+    """The header as a long one is read, in short pieces."""
+    limits = header_json._MANY, header_json._AT_ONCE
+    header_json._MANY, header_json._AT_ONCE = 0, 400
+    try:
+        return read_header(Memory(data, "model.safetensors"))
+    finally:
+        header_json._MANY, header_json._AT_ONCE = limits
 
 
 def index(data: bytes) -> None:
