@@ -113,6 +113,7 @@ class Flag(Entry):
     falsy: Word = ""
     differ: list[Pair] = []
     same: Pair | None = None
+    less: Pair | None = None
     always: bool = False
     converted: bool = False
     launched: Word = ""
@@ -214,6 +215,7 @@ class Mapping(Entry):
     parameter: Word = ""
     casts: bool = False
     width: Word = ""
+    asserts: bool = False
     without: Word = ""
     wanted: bool = False
     long: Word = ""
@@ -240,6 +242,7 @@ class Required(Entry):
     within: Word = ""
     runs: bool = False
     shared_too: bool = False
+    named: Word = ""
     error: Word
 
     @model_validator(mode="after")

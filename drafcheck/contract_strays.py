@@ -167,6 +167,7 @@ def _quantities(book: ContractPart, known: set[str]) -> Iterator[Stray]:
         asked += [("refuse", number, "indivisible", name) for name in refuse.indivisible or ()]
     for number, flag in enumerate(book.flag):
         asked += [("flag", number, "same", name) for name in flag.same or ()]
+        asked += [("flag", number, "less", name) for name in flag.less or ()]
         asked += [("flag", number, "differ", name) for pair in flag.differ for name in pair]
     asked += [("split", number, "quantity", split.quantity) for number, split in enumerate(book.split)]
     asked += [("mapping", number, "width", mapping.width) for number, mapping in enumerate(book.mapping)]

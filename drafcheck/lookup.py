@@ -165,6 +165,9 @@ def _operand(contract: Contract, text: str, config: DraftConfig) -> float | None
     return int(text) if text.isdigit() else integer(contract, text, config)
 
 
+_COMPARED: dict[str, Callable[[int, int], bool]] = {"same": operator.eq, "less": operator.lt}
+
+
 def flag(contract: Contract, name: str, config: DraftConfig) -> bool:
     """Whether the release takes a flag for set; keys are taken for true as Python takes them."""
     entry = next((f for f in contract.flags if f["name"] == name), None)
@@ -172,8 +175,8 @@ def flag(contract: Contract, name: str, config: DraftConfig) -> bool:
         return False
     if "differ" in entry:
         return any(_are(operator.ne, contract, pair, config) for pair in entry["differ"])
-    if "same" in entry:
-        return _are(operator.eq, contract, entry["same"], config)
+    if (how := next((key for key in _COMPARED if key in entry), None)) is not None:
+        return _are(_COMPARED[how], contract, entry[how], config)
     if entry.get("converted"):
         return config.settled
     if "launched" in entry:

@@ -6,7 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cases_classes import become
+from class_drafts import RANK, dflash, dspark
+from class_edits import Edit
 from drafts import HIDDEN, VOCAB, Draft
+from make_dspark_corpus import reduced
 from recorded import unpack
 from weights import zeros
 
@@ -40,7 +44,7 @@ def full(draft: Draft) -> None:
     """A head of all tokens, which is in need of no d2t."""
     draft.weights["lm_head.weight"] = zeros("BF16", VOCAB, HIDDEN)
     draft.set(draft_vocab_size=VOCAB)
-    del draft.weights["d2t"], draft.weights["t2d"]
+    draft.weights = {name: weight for name, weight in draft.weights.items() if name not in ("d2t", "t2d")}
 
 
 def test_a_worker_that_asks_for_a_d2t_stops_without_one(tmp_path: Path) -> None:
@@ -92,6 +96,70 @@ def test_the_tensors_tell_the_algorithm_where_no_draft_class_is_named(tmp_path: 
     assert (report.algorithm, report.outcome) == ("DSPARK", Outcome.CLEAN)
     other = lint(dspark, engine="sglang==0.5.23", algorithm="EAGLE").checkpoints[0]
     assert other.outcome is not Outcome.CLEAN
+
+
+def wide(draft: Draft) -> None:
+    """More tokens than the target has, in a table of its own."""
+    draft.set(vocab_size=2 * VOCAB, draft_vocab_size=VOCAB)
+    draft.shape("markov_head.markov_w1.weight", 2 * VOCAB, RANK)
+    draft.weights["embed_tokens.weight"] = zeros("BF16", 2 * VOCAB, HIDDEN)
+    draft.weights["lm_head.weight"] = zeros("BF16", VOCAB, HIDDEN)
+
+
+def padded(draft: Draft) -> None:
+    """A head of more rows than the target has tokens, which gets no map."""
+    draft.set(draft_vocab_size=VOCAB + 64)
+    draft.shape("markov_head.markov_w2.weight", VOCAB + 64, RANK)
+    draft.weights["lm_head.weight"] = zeros("BF16", VOCAB + 64, HIDDEN)
+
+
+@pytest.mark.parametrize(
+    ("edit", "named", "rule"),
+    [
+        (reduced, "lm_head.weight", "DC309"),
+        (reduced, "d2t", "DC301"),
+        (wide, "embed_tokens.weight", "DC102"),
+        (padded, "", ""),
+    ],
+)
+def test_dspark_of_vllm_asks_for_names_before_it_loads_anything(
+    tmp_path: Path, edit: Edit, named: str, rule: str
+) -> None:
+    """What a smaller or a wider vocabulary needs is asked for; a head of all tokens needs none of it."""
+
+    def whole(draft: Draft) -> None:
+        become(draft, dspark())
+        edit(draft)
+
+    loads = report_of(tmp_path / "whole", whole, "vllm==0.33.0")
+    assert loads.outcome is not Outcome.REFUSED
+    assert [f.rule for f in loads.findings if f.severity == "error"] == []
+    if not named:
+        return
+
+    def without(draft: Draft) -> None:
+        whole(draft)
+        del draft.weights[named]
+
+    lacking = report_of(tmp_path / "lacking", without, "vllm==0.33.0")
+    assert lacking.outcome is Outcome.REFUSED
+    assert [f.rule for f in lacking.findings if f.severity == "error"] == [rule]
+    assert "must include" in says(lacking, rule)
+
+
+@pytest.mark.parametrize(("make", "errors"), [(dflash, []), (Draft, ["DC312"])])
+def test_a_head_without_a_map_is_as_wide_as_the_config_says_where_that_is_asked_for(
+    tmp_path: Path, make: Callable[[], Draft], errors: list[str]
+) -> None:
+    """vLLM's class for EAGLE-3 asserts it at the first logits; that for DFlash does not (both were run on 0.33.0)."""
+
+    def wider(draft: Draft) -> None:
+        become(draft, make())
+        full(draft)
+        draft.set(vocab_size=2 * VOCAB, draft_vocab_size=VOCAB)
+
+    report = report_of(tmp_path / "draft", wider, "vllm==0.33.0")
+    assert [f.rule for f in report.findings if f.severity == "error"] == errors
 
 
 def test_a_layer_of_mtp_needs_no_captured_states(tmp_path: Path) -> None:

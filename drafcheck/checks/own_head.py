@@ -39,9 +39,12 @@ def missing_lm_head(s: Subject) -> Iterator[Hit]:
     if v.head_from_target:
         yield from _borrowed_in_vain(s, v) if contract.mapping.get("parameter") else _borrowed_and_renumbered(v)
     elif HEAD in load.parameters:
+        stays = "stay uninitialised" if load.refused is None else "are in no tensor"
+        wanted = load.refused is not None and load.refused.cause == "missing" and load.refused.parameter == HEAD
+        stops = f", and it stops ({load.refused.error})" if load.refused is not None and wanted else ""
         yield Hit(
             f"no lm_head in the checkpoint: the {rows_built(load) or v.draft_vocab or '?'} rows "
-            f"that {s.engine} builds {'stay uninitialised' if load.refused is None else 'are in no tensor'}",
+            f"that {s.engine} builds {stays}{stops}",
             (key(s, "draft_vocab_size"),),
             help=help_headless(s),
         )

@@ -11,6 +11,7 @@ from drafcheck.checks.names import absent_layers, layer_of, lost, places, plans
 from drafcheck.finding import Location, Severity
 from drafcheck.normflags import idle
 from drafcheck.plan.model import LoadPlan, Parameter, Partial
+from drafcheck.plan.vocabulary import HEAD
 from drafcheck.plan.wiring import is_fc
 from drafcheck.registry import Hit, rule
 from drafcheck.words import count, listed
@@ -48,7 +49,8 @@ def unwritten_parameter(s: Subject) -> Iterator[Hit]:
     if plan.wants:
         yield from _stops_without(s)
         return
-    if plan.refused is not None and plan.refused.cause == "missing":
+    of_others = (HEAD, contract.mapping.get("parameter"))  # DC309's and DC301's
+    if plan.refused is not None and plan.refused.cause == "missing" and plan.refused.parameter not in of_others:
         alone = _alone(plan, [plan.refused.parameter or ""])
         yield Hit(
             f"{s.engine} stops: {plan.refused.error}{alone}",

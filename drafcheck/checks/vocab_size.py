@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from drafcheck.checks.vocabulary import at, key, parts, rows_built
 from drafcheck.finding import Confidence, Severity
-from drafcheck.plan.model import LoadPlan
+from drafcheck.plan.model import LoadPlan, Refusal
 from drafcheck.plan.vocabulary import EMBEDDING, is_another, named
 from drafcheck.registry import Hit, rule
 
@@ -34,7 +34,7 @@ def vocab_size(s: Subject) -> Iterator[Hit]:
     v, load, contract, config = parts(s)
     size = contract.value("vocab_size", config)
     tensor = named(load.seen, EMBEDDING)
-    if size is None or (load.refused is not None and load.refused.key is not None):
+    if size is None or _settles(load.refused):
         return
     rows = tensor.shape[0] if tensor is not None and tensor.shape and tensor not in load.nameless else size
     if rows != size and any(r.tensor is tensor for r in load.lost):
@@ -48,6 +48,13 @@ def vocab_size(s: Subject) -> Iterator[Hit]:
         yield too_wide
     elif v.target_vocab is not None and is_another(size, v.target_vocab):
         yield _unlike_target(s, load, size, v.target_vocab)
+
+
+def _settles(refused: Refusal | None) -> bool:
+    """Whether the release stops at a key of the config, or because there is no embedding: then all is said."""
+    return refused is not None and (
+        refused.key is not None or (refused.cause == "missing" and str(refused.parameter).endswith(EMBEDDING))
+    )
 
 
 def _fitted(s: Subject) -> bool:
@@ -66,7 +73,7 @@ def _spread(s: Subject, size: int) -> Hit | None:
     last = max(v.targets, default=-1) if v.targets is not None else -1
     if table in load.parameters and size <= last < (v.vocab or 0):
         outcome = f"d2t reaches token {last}, and {s.engine} has no place for it (IndexError at the first logits)"
-    elif table not in load.parameters and built is not None and built != size:
+    elif contract.mapping.get("asserts") and table not in load.parameters and built not in (None, size):
         outcome = f"the head has {built} rows, and {s.engine} stops at the first logits (AssertionError)"
     else:
         return None
@@ -78,7 +85,8 @@ def _spread(s: Subject, size: int) -> Hit | None:
 def _unlike_target(s: Subject, load: LoadPlan, size: int, target: int) -> Hit:
     own = next((p for p in load.parameters if p.endswith(EMBEDDING) and p not in load.fills_from_target), None)
     fatal = own is not None and size < target
-    outcome = f"tokens from {size} on have no row in its own embedding" if fatal else "the target's embedding is used"
+    idle = "the target's embedding is used" if own is None else f"no token has the rows from {target} on"
+    outcome = f"tokens from {size} on have no row in its own embedding" if fatal else idle
     return Hit(
         f"vocab_size is {size}, the target's {target}: {outcome}",
         (key(s, "vocab_size"),),

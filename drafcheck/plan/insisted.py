@@ -1,6 +1,6 @@
 """Which parameters a loader insists on where it asks for all below a module, or for those that the target fills too.
 
-The keys ``within``, ``runs`` and ``shared_too`` of ``[[required]]``. What they mean is told in rules/README.md.
+The keys ``within``, ``runs``, ``shared_too`` and ``named`` of ``[[required]]``, which rules/README.md explains.
 """
 
 from __future__ import annotations
@@ -8,8 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from drafcheck.lookup import in_question
+from drafcheck.plan.model import Refusal
+
 if TYPE_CHECKING:
-    from drafcheck.contract import Table
+    from drafcheck.config import DraftConfig
+    from drafcheck.contract import Contract, Table
     from drafcheck.plan.model import LoadPlan
 
 
@@ -29,6 +33,15 @@ def wanted(entry: Table, plan: LoadPlan) -> list[str]:
         for name, parameter in plan.parameters.items()
         if name.startswith(entry.get("within", "")) and (kinds is None or parameter.load in kinds)
     ]
+
+
+def unnamed(contract: Contract, config: DraftConfig, plan: LoadPlan) -> Refusal | None:
+    """What the loader says before it loads anything, where no name has a part that it wants; it comes to no sharing."""
+    for entry in (entry for entry in contract.required if "named" in entry):
+        if in_question(contract, entry, config) and not any(entry["named"] in tensor.name for tensor in plan.seen):
+            plan.fills_from_target = [name for name in plan.fills_from_target if name not in entry["parameters"]]
+            return Refusal("load", entry["error"], "missing", parameter=entry["parameters"][0])
+    return None
 
 
 @dataclass(slots=True)

@@ -66,6 +66,10 @@ def plan_load(
     at_sight = next((t for t in looked if stopped_at_sight(contract.names, t.name) is not None), None)
     if at_sight is not None and plan.refused is None:
         plan.refused = state.refusal(at_sight, route(contract, at_sight.name, plan.parameters), None)
+    if plan.refused is None and any("named" in entry for entry in contract.required):
+        from drafcheck.plan.insisted import unnamed  # for this class alone
+
+        plan.refused = unnamed(contract, config, plan)
     for piece, nowhere in runs(contract, plan.parameters, _in_order(contract, plan.seen, plan.parameters)):
         state.take_all(piece, nowhere=nowhere)
     state.settle()
@@ -332,7 +336,7 @@ class _State:
                 self.plan.refused = Refusal("load", error, "missing")
         if self.run is not None:
             self._refuse_unless_all(self.run.enters(""))
-        for entry in (entry for entry in self.contract.required if not entry.get("runs")):
+        for entry in (entry for entry in self.contract.required if not entry.keys() & {"runs", "named"}):
             if self.plan.refused is None and in_question(self.contract, entry, self.config):
                 self.plan.refused = self._insists(entry)
         self.plan.refused = self.plan.refused or refused_to_serve(self.contract, self.config)
