@@ -76,13 +76,18 @@ _OTHER_DTYPES = """
 _ELEMENTS = "BFloat16 Byte Char Double Float Half Int Long Short"
 
 _OTHER_TENSORS = """
-    torch.BoolTensor torch.cuda.BoolTensor
     torch._utils._rebuild_device_tensor_from_cpu_tensor torch._utils._rebuild_device_tensor_from_numpy
     torch._utils._rebuild_meta_tensor_no_storage torch._utils._rebuild_nested_tensor torch._utils._rebuild_qtensor
-    torch._utils._rebuild_sparse_tensor torch._utils._rebuild_wrapper_subclass torch.per_channel_affine
-    torch.per_channel_affine_float_qparams torch.per_channel_symmetric torch.per_tensor_affine
+    torch._utils._rebuild_sparse_tensor torch._utils._rebuild_wrapper_subclass
+"""
+
+_SCHEMES = """
+    torch.per_channel_affine torch.per_channel_affine_float_qparams torch.per_channel_symmetric torch.per_tensor_affine
     torch.per_tensor_symmetric
 """
+
+CODECS = ("latin1", "latin-1", "utf-8", "utf8", "ascii")
+"""What bytes are written in by a pickle that has no opcode for them; pickle itself writes ``latin1``."""
 
 HARMLESS: dict[str, str] = {
     "collections.OrderedDict": "dict",
@@ -98,11 +103,14 @@ HARMLESS: dict[str, str] = {
     "torch.Tensor": "opaque",
     "torch.device": "opaque",
     "torch.serialization._get_layout": "opaque",
-    "_codecs.encode": "opaque",
+    "torch.BoolTensor": "opaque",
+    "torch.cuda.BoolTensor": "opaque",
+    "_codecs.encode": "text",
     "builtins.set": "opaque",
     "builtins.bytearray": "opaque",
     "builtins.complex": "opaque",
-    **dict.fromkeys(_OTHER_TENSORS.split(), "opaque"),
+    **dict.fromkeys(_OTHER_TENSORS.split(), "special"),
+    **dict.fromkeys(_SCHEMES.split(), "dtype"),
     **{
         f"torch.{kind}{name}Tensor": "opaque"
         for kind in ("", "cuda.", "sparse.", "cuda.sparse.")

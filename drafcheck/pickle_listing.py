@@ -42,6 +42,8 @@ class Listing:
         self._memo: dict[int, Any] = {}
         self.ended = False
         """Whether the last pickle that was listed came to its end."""
+        self.called = False
+        """Whether it calls something, with arguments."""
 
     def all(self) -> list[Asked]:
         """The globals of all pickles, up to the first byte that belongs to none."""
@@ -52,7 +54,7 @@ class Listing:
 
     def one(self) -> list[Asked]:
         """Those of the next pickle."""
-        self._stack, self._memo, self.ended = [], {}, False
+        self._stack, self._memo, self.ended, self.called = [], {}, False, False
         found: list[Asked] = []
         with suppress(ValueError, IndexError, OverflowError, EOFError, UnicodeError, RecursionError):
             self.ended = self._walk(operations(self._stream, self._budget), found)
@@ -61,6 +63,7 @@ class Listing:
     def _walk(self, steps: Iterator[tuple[Opcode, Any, int]], found: list[Asked]) -> bool:
         for opcode, arg, at in steps:
             path = None
+            self.called = self.called or (opcode.name in _CALLS and self._can_call(opcode))
             if opcode.special:
                 path = self._step(opcode, arg)
             else:
@@ -71,6 +74,10 @@ class Listing:
                 self._budget.stop(f"{self._member or 'its pickle'} and those before have over {OPCODES_LISTED} opcodes")
                 return False
         return True
+
+    def _can_call(self, opcode: Opcode) -> bool:
+        """Whether what the opcode calls, and with what, is there: letters of a text call nothing."""
+        return _MARK in self._stack if opcode.to_mark else len(self._stack) >= opcode.taken
 
     def _step(self, opcode: Opcode, arg: Any) -> str | None:
         name, path = opcode.name, None
@@ -109,6 +116,7 @@ class Listing:
 _MARK = object()
 # DUP alone pushes two things, and is treated by itself.
 _NAMES = frozenset({"GLOBAL", "INST", "STACK_GLOBAL"})
+_CALLS = frozenset({"REDUCE", "INST", "OBJ", "NEWOBJ", "NEWOBJ_EX", "BUILD"})
 _STORES = frozenset({"PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"})
 _RECALLS = frozenset({"GET", "BINGET", "LONG_BINGET"})
 
@@ -127,10 +135,19 @@ def evident(stream: IO[bytes], budget: Budget, member: str = "") -> list[Asked]:
     """The same for bytes that are meant to be numbers: only what no accident looks like."""
     listing = Listing(stream, budget, member)
     found = listing.one()
+    return found if listing.ended else _named(found)
+
+
+def _named(found: list[Asked]) -> list[Asked]:
     named = [asked for asked in found if asked.path != COMPUTED and not asked.path.startswith(_EXTENSION)]
-    if listing.ended:
-        return found
     return [asked for asked in named if _EVIDENT.fullmatch(asked.path.replace(".", " ", 1))]
+
+
+def spoken(stream: IO[bytes], budget: Budget, member: str = "") -> list[Asked]:
+    """The same for bytes that may be any text: only what is named like a function and then called."""
+    listing = Listing(stream, budget, member)
+    found = listing.one()
+    return _named(found) if listing.called else []
 
 
 def told(found: list[Asked], most: int = 40) -> str:

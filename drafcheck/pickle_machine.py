@@ -10,8 +10,9 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import IO, TYPE_CHECKING, Any
 
+from drafcheck.pickle_calls import HostileError, build, call, made
 from drafcheck.pickle_globals import HARMLESS, LITERALS, WEIGHTS_ONLY, resolved
-from drafcheck.pickle_records import OPAQUE, Global, Storage, Table, TensorRecord, call, storage_of
+from drafcheck.pickle_records import DIMENSION_LIMIT, OPAQUE, Global, Storage, Table, storage_of
 
 if TYPE_CHECKING:
     from pickletools import OpcodeInfo
@@ -66,6 +67,8 @@ class Machine:
                 return self._run(pickletools.genops(self._stream))
         except PickleError:
             raise
+        except HostileError as error:
+            raise PickleError(f"has a pickle that {error} ({self._place()})", unsafe=True) from error
         except RecursionError as error:
             raise PickleError("has a pickle that is nested too deeply") from error
         except (ValueError, IndexError, KeyError, TypeError, OverflowError, EOFError, UnicodeError) as error:
@@ -133,6 +136,10 @@ class Machine:
     def _constant(self, value: Any) -> None:
         self._stack.append(value)
 
+    def _python2(self, value: str) -> None:
+        # torch.load decodes them as UTF-8 and raises where they are not
+        self._stack.append(value.encode("latin-1").decode("utf-8"))
+
     def _tuple(self, size: int) -> None:
         items = [self._pop() for _ in range(size)]
         self._stack.append(tuple(reversed(items)))
@@ -161,8 +168,9 @@ class Machine:
 
     def _extend(self, items: list[Any]) -> None:
         target = self._top()
-        if isinstance(target, list):
-            target.extend(items)
+        if not isinstance(target, list):
+            raise ValueError("more items for what is no list")
+        target.extend(items)
 
     def _setitem(self, _: Any) -> None:
         value, key = self._pop(), self._pop()
@@ -176,7 +184,7 @@ class Machine:
         if len(items) % 2:
             raise PickleError(f"has a pickle with a key without a value {self._place()}")
         if not isinstance(target, Table):
-            return
+            raise ValueError("items for what is no dict")
         for key, value in zip(items[::2], items[1::2], strict=True):
             target.take(key, value)
 
@@ -225,23 +233,35 @@ class Machine:
         )
 
     def _reduce(self, _: Any) -> None:
-        args, function = self._pop(), self._pop()
-        self._refuse_unless_named(function)
-        self._stack.append(call(function.path, args if isinstance(args, tuple) else ()))
+        self._call(call)
+
+    def _newobj(self, _: Any) -> None:
+        self._call(made)
 
     def _newobj_ex(self, _: Any) -> None:
         self._pop()
-        self._reduce(None)
+        self._call(made)
+
+    def _call(self, how: Callable[[str, tuple[Any, ...]], Any]) -> None:
+        args, function = self._pop(), self._pop()
+        self._refuse_unless_named(function)
+        if not isinstance(args, (tuple, list)) or len(args) > DIMENSION_LIMIT:
+            raise ValueError("arguments that are no short list")
+        self._stack.append(how(function.path, tuple(args)))
 
     def _refuse_unless_named(self, function: Any) -> None:
         if not isinstance(function, Global):
             raise PickleError(f"has a pickle that calls what is not a function {self._place()}: {_CODE}", unsafe=True)
 
     def _build(self, _: Any) -> None:
-        # The state of a dict (its `_metadata`): nothing that a loader reads. That of a tensor would be its contents.
-        self._pop()
-        if isinstance(self._top(), TensorRecord):
-            raise PickleError(f"has a pickle that gives a tensor other contents {self._place()}")
+        state, target = self._pop(), self._top()
+        if isinstance(target, Global):
+            raise PickleError(
+                f"has a pickle that sets attributes of {target.path} {self._place()}: loading it would change the "
+                "program that does",
+                unsafe=True,
+            )
+        build(target, state)  # of a dict its `_metadata`: nothing that a loader reads
 
     def _persistent(self, _: Any) -> None:
         storage = storage_of(self._pop(), legacy=self._legacy)
@@ -262,6 +282,7 @@ _HANDLERS: dict[str, Callable[[Machine, Any], None]] = {
     "NONE": lambda m, _: m._constant(None),
     "NEWTRUE": lambda m, _: m._constant(True),
     "NEWFALSE": lambda m, _: m._constant(False),
+    "SHORT_BINSTRING": Machine._python2,
     "EMPTY_TUPLE": lambda m, _: m._constant(()),
     "EMPTY_LIST": lambda m, _: m._constant([]),
     "EMPTY_DICT": lambda m, _: m._constant(Table()),
@@ -293,7 +314,7 @@ _HANDLERS: dict[str, Callable[[Machine, Any], None]] = {
     "EXT2": Machine._extension,
     "EXT4": Machine._extension,
     "REDUCE": Machine._reduce,
-    "NEWOBJ": Machine._reduce,
+    "NEWOBJ": Machine._newobj,
     "NEWOBJ_EX": Machine._newobj_ex,
     "BUILD": Machine._build,
     "BINPERSID": Machine._persistent,

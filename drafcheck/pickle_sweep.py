@@ -11,12 +11,13 @@ import io
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any
 
-from drafcheck.pickle_listing import Asked, evident, listed
+from drafcheck.pickle_listing import Asked, evident, listed, spoken
 from drafcheck.pickle_machine import PickleError
 from drafcheck.pickle_opcodes import Budget
 from drafcheck.source import Bounded, Memory, Source
 from drafcheck.torch_zip import ZIP, Archive, UnreadableError, as_others, as_torch
-from drafcheck.zip_members import BZIPPED, GZIP, STORED, XZ, Unpacked, Window
+from drafcheck.zip_ends import END, END_BYTES
+from drafcheck.zip_members import BZIPPED, GZIP, STORED, XZ, ZLIB, Unpacked, Window
 
 if TYPE_CHECKING:
     from zipfile import ZipInfo
@@ -31,8 +32,10 @@ SUFFIXES = (".pkl", ".pickle", ".joblib", ".dill", ".dat", ".data", ".bin", ".pt
 _MAGIC = tuple(bytes((0x80, protocol)) for protocol in range(6))
 _DEPTH = 3  # archives in archives
 _NUMPY = b"\x93NUMPY"
-_PACKED = {b"\x1f\x8b\x08": GZIP, b"BZh": BZIPPED, b"\xfd7zXZ\0": XZ}
-_CLOSED = {b"7z\xbc\xaf\x27\x1c": "7z", b"Rar!\x1a\x07": "rar", b"\x28\xb5\x2f\xfd": "zstd"}
+_ZLIB = tuple(b"x" + level for level in (b"\x01", b"\x5e", b"\x9c", b"\xda"))  # joblib's usual way
+_PACKED = {b"\x1f\x8b\x08": GZIP, b"BZh": BZIPPED, b"\xfd7zXZ\0": XZ, b"]\0\0": XZ, **dict.fromkeys(_ZLIB, ZLIB)}
+_CLOSED = {b"7z\xbc\xaf\x27\x1c": "7z", b"Rar!\x1a\x07": "rar", b"\x28\xb5\x2f\xfd": "zstd", b"\x04\x22M\x18": "lz4"}
+_TEXT = tuple(bytes((code,)) for code in b"()cdilpFILNSVXU]}0123KTBGMJP")  # how a pickle without a magic can begin
 _SUSPECT = (*_MAGIC, _NUMPY, ZIP, *_PACKED, *_CLOSED)
 _ENTRY = 20  # an entry of an inner archive costs as much time as so many opcodes
 
@@ -52,6 +55,23 @@ def beside(archive: Archive, stream: IO[bytes], name: str) -> tuple[list[Asked],
     found = _Sweep()
     found.asked += listed(stream, found.budget, name)
     found.members(archive, "", 0, but=name)
+    return found.asked, found.budget.cut
+
+
+def behind(source: Source, end: int) -> tuple[list[Asked], str | None]:
+    """The same for a file of before 1.6 whose storages end at ``end``: what follows, and an archive at its end.
+
+    Raises SourceError.
+    """
+    found = _Sweep()
+    size = source.size()
+    if end < size:
+        stream = Bounded(source, STREAM_LIMIT)
+        stream.seek(end)
+        how = listed if source.read(end, end + 2) in _MAGIC else spoken
+        found.asked += how(stream, found.budget)
+    if end < size or source.read(max(size - END_BYTES, 0), size).startswith(END):
+        found.archives(source, "", 0)
     return found.asked, found.budget.cut
 
 
@@ -75,7 +95,7 @@ class _Sweep:
             return
         if closed := next((name for magic, name in _CLOSED.items() if head.startswith(magic)), None):
             self.budget.stop(f"{member or source.name:.200} is a {closed} archive")
-        self._zip(source, member, depth)
+        self.archives(source, member, depth)
         if packed is not None:
             self._unpacked(Unpacked(source, 0, source.size(), packed, self.budget), member, depth)
         if _is_tar(head):
@@ -91,7 +111,8 @@ class _Sweep:
             stream.seek(start)
             self.asked += listed(stream, self.budget, member)
 
-    def _zip(self, source: Source, member: str, depth: int) -> None:
+    def archives(self, source: Source, member: str, depth: int) -> None:
+        """What torch and others find in a file that they take for a zip archive."""
         # What is broken, or no archive, is refused anyway. Torch and scanners may find different ones in a file.
         seen: list[tuple[str, int]] = []
         for reader in (as_torch, as_others):
@@ -154,6 +175,8 @@ class _Sweep:
                 self.file(archive.window(info, name), name, depth + 1)
             else:
                 self._unpacked(archive.stream(info, self.budget), name, depth)
+        elif first[:1] in _TEXT:
+            self.asked += spoken(_buffered(archive, info, self.budget), self.budget, name)
 
     def _unpacked(self, stream: io.RawIOBase, member: str, depth: int) -> None:
         """A packed file: held as a whole when it is short, else only its pickles are looked for."""

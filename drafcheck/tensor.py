@@ -37,11 +37,13 @@ class Uncopied(NamedTuple):
     """Why an entry of a file of torch.save can not become a tensor of safetensors by a copy of its bytes.
 
     ``why`` continues its name: "is a sparse tensor". ``call`` is the method of a torch tensor that gives one that can
-    be written, "" where it takes none or there is none.
+    be written, "" where it takes none or there is none. ``stops`` is what torch 2.13 says where such a tensor is copied
+    into a plain one, as loaders do; "" where it copies it.
     """
 
     why: str
     call: str = ""
+    stops: str = ""
 
 
 class Trouble(str, Enum):

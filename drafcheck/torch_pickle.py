@@ -22,7 +22,7 @@ from drafcheck.lfs import POINTER_LIMIT, lfs_pointer
 from drafcheck.pickle_listing import Asked, told
 from drafcheck.pickle_machine import Machine, PickleError
 from drafcheck.pickle_records import Opaque, Storage, Table, TensorRecord, as_text
-from drafcheck.pickle_sweep import STREAM_LIMIT, beside, sweep
+from drafcheck.pickle_sweep import STREAM_LIMIT, behind, beside, sweep
 from drafcheck.source import Bounded, Source, SourceError
 from drafcheck.tensor import Problem, Tensor, Trouble, Uncopied
 from drafcheck.torch_zip import ZIP, Archive, UnreadableError, opened
@@ -207,13 +207,21 @@ def _read_legacy(source: Source) -> Header:
     machine = Machine(stream, legacy=True)
     value = machine.run()
     keys = Machine(stream).run()
-    places = _legacy_places(source, keys, machine.storages, stream.tell())
+    places, end = _legacy_places(source, keys, machine.storages, stream.tell())
+    asked, cut = behind(source, end) if end >= 0 else ([], None)
+    if asked:
+        return _failed(source, Trouble.UNSAFE_PICKLE, _asks(source, asked))
+    if cut is not None:
+        return _cut(source, cut)
     reader = _Reader(source, lambda storage: places.get(storage.key), _UNPLACED)
     return _header(source, value, reader, machine.foreign)
 
 
-def _legacy_places(source: Source, keys: Any, storages: dict[str, Storage], at: int) -> Places:
-    """Each storage is its number of elements (eight bytes) and then the elements, in the order of ``keys``."""
+def _legacy_places(source: Source, keys: Any, storages: dict[str, Storage], at: int) -> tuple[Places, int]:
+    """Each storage is its number of elements (eight bytes) and then the elements, in the order of ``keys``.
+
+    With the place where the last one ends, -1 when that is not known.
+    """
     places: Places = {}
     if not isinstance(keys, list):
         raise PickleError("has no list of storages after its pickle")
@@ -229,16 +237,20 @@ def _legacy_places(source: Source, keys: Any, storages: dict[str, Storage], at: 
         if len(raw) < 8 or not start <= at <= source.size():
             raise PickleError(f"is truncated: the storage {name:.60} needs bytes up to {at}")
         places[name] = (start, at)
-    return places
+    return places, at
 
 
 # What both formats share.
 
 
-def _tensors(value: Any) -> list[tuple[str, TensorRecord]]:
+def _tensors(value: Any) -> list[tuple[str, TensorRecord | Opaque]]:
     if not isinstance(value, Table):
         return []
-    return [(name, item) for name, item in value.items() if isinstance(item, TensorRecord)]
+    return [(name, item) for name, item in value.items() if _is_tensor(item)]
+
+
+def _is_tensor(item: Any) -> bool:
+    return isinstance(item, TensorRecord) or (isinstance(item, Opaque) and item.is_tensor)
 
 
 def _header(source: Source, value: Any, reader: _Reader, foreign: str | None) -> Header:
@@ -271,8 +283,11 @@ class _Reader:
         self.uncopied: dict[str, Uncopied] = {}
         self.scattered: dict[str, tuple[int, int]] = {}
 
-    def tensor(self, name: str, record: TensorRecord) -> Tensor:
+    def tensor(self, name: str, record: TensorRecord | Opaque) -> Tensor:
         """A tensor and its place. Raises PickleError when its storage is not there or too short."""
+        if isinstance(record, Opaque):
+            self.uncopied[name] = record.about
+            return Tensor(name, record.dtype, record.shape, self._source.name)
         start, stop = self._place(name, record)
         why = _not_plain(name, record) or (self._hidden if start < 0 else None)
         if why is not None:
@@ -332,7 +347,7 @@ def _other(item: Any) -> Uncopied:
 
 def _others(value: Table) -> dict[str, Uncopied]:
     """What the dict holds beside tensors; an empty `_metadata`, as old exports have it, is nothing."""
-    found = {name: _other(item) for name, item in value.items() if not isinstance(item, TensorRecord)}
+    found = {name: _other(item) for name, item in value.items() if not _is_tensor(item)}
     kept = value.get("_metadata")
     if isinstance(kept, Table) and not kept and kept.odd is None:
         del found["_metadata"]

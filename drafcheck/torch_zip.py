@@ -27,6 +27,8 @@ ZIP = b"PK\x03\x04"
 LOCAL = 30
 """Bytes of a local header, before the name and the extra field."""
 
+_ENCRYPTED = 1 | 1 << 6 | 1 << 13  # miniz.h: torch's reader raises at each of these, and at patches
+_PATCHES = 1 << 5
 _AHEAD = 256  # torch aligns storages to 64 bytes: header, name, padding and the first bytes come in one read
 
 
@@ -111,8 +113,10 @@ class Archive:
                 raise PickleError(f"is a zip archive with a file of two names: {info.filename:.200}")
             if info.filename.lower() in names:  # torch looks names up without regard to case
                 raise PickleError(f"is a zip archive with two files called {info.filename:.200}")
-            if info.flag_bits & 1:
+            if info.flag_bits & _ENCRYPTED:
                 raise UnreadableError("is an encrypted zip archive")
+            if info.flag_bits & _PATCHES:
+                raise UnreadableError("is a zip archive of patches")
             found[info.filename] = info
             names.add(info.filename.lower())
         return found

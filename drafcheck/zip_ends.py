@@ -15,7 +15,11 @@ from drafcheck.source import Source
 DIRECTORY_LIMIT = 16 << 20
 """The longest directory in bytes that is read; that of a state dict of 100,000 tensors has about 8 MB."""
 
-_END, _END_BYTES = b"PK\x05\x06", 22
+_ENTRY, _ENTRY_BYTES = b"PK\x01\x02", 46
+_OLDEST = 45  # the version that archives of more than 4 GB need
+END, END_BYTES = b"PK\x05\x06", 22
+"""How the last record of an archive begins, and its length without a comment."""
+
 _LOCATOR, _LOCATOR_BYTES = b"PK\x06\x07", 20
 _WIDE, _WIDE_BYTES = b"PK\x06\x06", 56
 
@@ -38,7 +42,7 @@ def end_of(source: Source) -> End:
     size = source.size()
     place, last = _last(source, size)
     files, length, start, comment = struct.unpack("<H2IH", last[10:])
-    odd = None if place + _END_BYTES + comment == size else "there are bytes behind its end"
+    odd = None if place + END_BYTES + comment == size else "there are bytes behind its end"
     locator = source.read(max(place - _LOCATOR_BYTES, 0), place)
     if locator.startswith(_LOCATOR) and len(locator) == _LOCATOR_BYTES:
         wide_at = int.from_bytes(locator[8:16], "little")
@@ -58,13 +62,23 @@ def end_of(source: Source) -> End:
 
 def _last(source: Source, size: int) -> tuple[int, bytes]:
     """The last end record and its place. Raises NoEndError, and SourceError."""
-    for reach in (_END_BYTES, _END_BYTES + (1 << 16)):  # a comment is rare, and bytes can come from far
+    for reach in (END_BYTES, END_BYTES + (1 << 16)):  # a comment is rare, and bytes can come from far
         first = max(size - reach, 0)
         tail = source.read(first, size)
-        at = tail.rfind(_END, 0, max(len(tail) - _END_BYTES + len(_END), 0))
+        at = tail.rfind(END, 0, max(len(tail) - END_BYTES + len(END), 0))
         if at >= 0:
-            return first + at, tail[at : at + _END_BYTES]
+            return first + at, tail[at : at + END_BYTES]
     raise NoEndError("is a broken zip archive: it has no directory at its end")
+
+
+def _takeable(listed: bytes) -> bytes:
+    """A directory in which no file needs a version of the format that zipfile refuses, which miniz does not look at."""
+    taken, at = bytearray(listed), 0
+    while listed.startswith(_ENTRY, at) and at + _ENTRY_BYTES <= len(listed):
+        if listed[at + 6] > _OLDEST:
+            taken[at + 6] = _OLDEST
+        at += _ENTRY_BYTES + sum(struct.unpack_from("<3H", listed, at + 28))
+    return bytes(taken)
 
 
 class AsTorch:
@@ -75,11 +89,11 @@ class AsTorch:
         self.name = source.name
         self._source = source
         self._size = source.size()
-        listed = source.read(end.start, end.start + end.length)
+        listed = _takeable(source.read(end.start, end.start + end.length))
         at = self._size
         wide = struct.pack("<4sQ2H2I4Q", _WIDE, 44, 45, 45, 0, 0, end.files, end.files, len(listed), at)
         locator = struct.pack("<4sIQI", _LOCATOR, 0, at + len(listed), 1)
-        last = struct.pack("<4s4H2IH", _END, 0, 0, 0xFFFF, 0xFFFF, 0xFFFFFFFF, 0xFFFFFFFF, 0)
+        last = struct.pack("<4s4H2IH", END, 0, 0, 0xFFFF, 0xFFFF, 0xFFFFFFFF, 0xFFFFFFFF, 0)
         self._more = listed + wide + locator + last
 
     def size(self) -> int:

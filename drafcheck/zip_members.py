@@ -13,9 +13,10 @@ from drafcheck.source import Source
 STORED, DEFLATED, BZIPPED, LZMA = 0, 8, 12, 14
 """The ways of packing that can be undone, as zip archives number them."""
 
-GZIP, XZ = -1, -2
-"""Those of files of their own; bzip2's is the same."""
+GZIP, XZ, ZLIB = -1, -2, -3
+"""Those of files of their own, the older form of xz included; bzip2's is the same."""
 
+_WINDOWS = {DEFLATED: -zlib.MAX_WBITS, GZIP: 16 + zlib.MAX_WBITS, ZLIB: zlib.MAX_WBITS}
 _FIRST, _PIECE = 1 << 10, 1 << 18
 _WINDOW = 64 << 20  # the most that a packer is given to look back
 _OUT = 1 << 16
@@ -84,8 +85,8 @@ class Unpacked(io.RawIOBase):
         self.broken = False
 
     def _unpacker(self, method: int) -> Any:
-        if method in (DEFLATED, GZIP):
-            return _Zlib(-zlib.MAX_WBITS if method == DEFLATED else 16 + zlib.MAX_WBITS)
+        if method in _WINDOWS:
+            return _Zlib(_WINDOWS[method])
         if method == BZIPPED:
             import bz2
 

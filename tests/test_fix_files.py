@@ -196,7 +196,9 @@ def test_weights_in_a_form_that_the_release_does_not_look_for(tmp_path: Path) ->
     assert set(contents(done)) == set(draft.weights)
 
 
-SPARSE = b"ctorch._utils\n_rebuild_sparse_tensor\n)R"
+META = b"ctorch._utils\n_rebuild_meta_tensor_no_storage\n(ctorch\nfloat32\nK\x01\x85K\x01\x85\x89tR"
+COO = b"ctorch.serialization\n_get_layout\n" + text("torch.sparse_coo") + b"\x85R"
+SPARSE = b"ctorch._utils\n_rebuild_sparse_tensor\n(" + COO + META + META + b"K\x03\x85\x87tR"
 NOT_COPIED = {
     "sparse": (text("x") + SPARSE, "`x` is a sparse tensor"),
     "number": (text("step") + number(7), "`step` is no tensor"),

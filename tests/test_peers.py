@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from malicious import EVIL, FILES, GOOD, LARGE, MARKER, VALUES, ZEROS, call, corpus, honest
+from malicious_calls import more
 from weightfiles import archive, state, write_tensors
 
 from drafcheck import lint
@@ -17,7 +18,7 @@ from drafcheck.source import LocalFile
 from drafcheck.tensor import Trouble
 from drafcheck.torch_pickle import read_pickle
 
-CORPUS = corpus()
+CORPUS = corpus() | more()
 ABSENT = "{} is not installed (pip install -e '.[dev]' brings it for the Pythons that it supports)"
 
 
