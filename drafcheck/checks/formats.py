@@ -76,8 +76,9 @@ def unsafe_pickle(s: Subject) -> Iterator[Hit]:
     plain state dict needs, with its place: also of pickles that lie beside that of the tensors, behind it, or in an
     archive inside the file, and in files whose pickle or archive is broken. A 7z archive under the name of a weight
     file counts as such, and so does what could not be looked through to its end: more than two million opcodes, an
-    archive in more than three others, a file packed in an unknown way. Torch is not needed, for files of before 1.6
-    neither. Files that the loader does not open are not looked at.
+    archive in more than three others, a file packed in an unknown way. Also what needs no such name: attributes set
+    of a function or a class, methods of a dict replaced, a text in another code, memory asked for by a number. Torch
+    is not needed, for files of before 1.6 neither. Files that the loader does not open are not looked at.
 
     ## Why is this bad?
     Whoever loads it without `weights_only=True` runs that code (NVIDIA-NeMo/Automodel pull request 3240,
@@ -133,7 +134,7 @@ def _conversion(files: Sequence[WeightFile]) -> str:
         calls = [(n, u.call) for n, u in file.header.uncopied.items() if u.call not in ("", "contiguous()")]
         if calls:
             words += f"; of `{calls[0][0]:.200}` t.{calls[0][1]}"
-        if any(not u.call and n not in there for n, u in file.header.uncopied.items()):
+        if any(not u.call and (u.stops or n not in there) for n, u in file.header.uncopied.items()):
             words += "; keep what is no plain tensor in a file of its own"
         if file.header.uncopied:
             break

@@ -218,18 +218,22 @@ def absent_layers(plan: LoadPlan) -> set[int]:
 
 @rule("DC104", "refused-weight", Severity.ERROR, needs=("contract", "load"), concerns="fit")
 def refused_weight(s: Subject) -> Iterator[Hit]:
-    """The loader raises on the name of a tensor.
+    """The loader raises on the name of a tensor, or on a tensor that it cannot copy.
 
     ## What it does
-    Reports the first name at which this release's loader stops, with the shape of its message.
+    Reports the first name at which this release's loader stops, with the shape of its message; and tensors of PyTorch
+    files that torch loads and copies into no plain parameter: sparse ones, those quantised by torch, those of the
+    device meta, which have no values.
 
     ## Why is this bad?
     The server does not start; what it prints names a parameter, not the cause.
 
     ## Fix
-    Rename the tensors to the spelling that the message gives, or serve with a release that takes this one.
+    Rename the tensors to the spelling that the message gives, or serve with a release that takes this one; write
+    plain tensors.
     """
     plan, contract = plans(s)
+    yield from _not_copied(s, plan)
     groups = unswitched(s)
     flagged = {t.name for g in groups if refused_for_flag(plan, g) for t in g.tensors}  # DC407's
     refused = [r for r in plan.lost if r.cause == "name" and r.tensor is not None and r.tensor.name not in flagged]
@@ -246,6 +250,24 @@ def refused_weight(s: Subject) -> Iterator[Hit]:
             fixable=_passable(s, [r.tensor for r in refused if r.tensor is not None]),
             about=names(r.tensor for r in refused if r.tensor is not None),
         )
+
+
+def _not_copied(s: Subject, plan: LoadPlan) -> Iterator[Hit]:
+    """The tensors that torch loads and copies into no parameter. llama.cpp's converter stops in its own words."""
+    refused = [(r.tensor, r.error) for r in plan.lost if r.cause == "kind" and r.tensor is not None]
+    if not refused or s.selection is None:
+        return
+    first, error = refused[0]
+    why, call, _ = next(file for file in s.selection.files if file.name == first.file).header.uncopied[first.name]
+    more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
+    said = f"; torch: {error}" if s.engine.name != "llama.cpp" else ""
+    yield Hit(
+        f"{s.engine} stops at `{first.name}`{more}, which {why}{said}",
+        places([tensor for tensor, _ in refused]),
+        help=f"save it as a plain tensor: t.{call}" if call else "save the tensor with its values",
+        confidence=Confidence.LIKELY,
+        about=names(tensor for tensor, _ in refused),
+    )
 
 
 def _passable(s: Subject, tensors: list[Tensor]) -> bool:

@@ -67,6 +67,12 @@ class Selection:
         """Every tensor that the loader yields, in its order; reads the headers at the first use."""
         return tuple(tensor for file in self.files for tensor in yielded(file))
 
+    @cached_property
+    def stops(self) -> dict[Tensor, str]:
+        """The tensors that torch loads and copies into no plain parameter, with what it says there."""
+        told = [(file, file.header.uncopied) for file in self.files if file.header.uncopied]
+        return {t: u[t.name].stops for file, u in told for t in file.header.tensors if t.name in u and u[t.name].stops}
+
     @property
     def ordered(self) -> bool:
         """Whether the order of the files is known here."""

@@ -17,7 +17,7 @@ from drafcheck.tensor import Tensor
 from drafcheck.words import numbered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from drafcheck.config import DraftConfig
     from drafcheck.contract import Contract, Table
@@ -58,6 +58,7 @@ def plan_load(
         plan.refused = selection.refused
     contract = settled_for(contract, [tensor.name for tensor in plan.seen])
     state = _State(contract, config, plan, contract.flag("tied", config), read, _strays(contract, plan.seen))
+    state.stops = selection.stops
     if (asking := next((entry for entry in contract.required if entry.get("runs")), None)) is not None:
         from drafcheck.plan.insisted import Run  # for these classes alone
 
@@ -144,6 +145,7 @@ class _State:
     first: dict[tuple[str, str | None], Tensor] = field(default_factory=dict)
     held: dict[str, dict[str, tuple[Tensor, Route]]] = field(default_factory=dict)
     reached: bool = False  # whether a tensor is the head's own
+    stops: Mapping[Tensor, str] = field(default_factory=dict)  # those that can not be copied
     run: Run | None = None  # where modules are loaded anew for each run of names
 
     def take_all(self, tensors: list[Tensor], *, nowhere: bool) -> None:
@@ -258,8 +260,11 @@ class _State:
             return Refusal("load", error, "name", tensor, found.looked_for)
         if found.end == "mapping" and (refusal := no_vector(self.contract, tensor)) is not None:
             return refusal
-        if fitted is None or fitted.error is None:
+        if fitted is None:
             return None
+        if fitted.error is None:
+            stops = self.stops.get(tensor)
+            return Refusal("load", stops, "kind", tensor, found.parameter, read=True) if stops else None
         error = fitted.error.replace("{target}", found.parameter).replace("{written}", tensor.name)
         return Refusal("load", error, "shape", tensor, found.parameter)
 

@@ -97,7 +97,8 @@ class Refusal(NamedTuple):
 
     ``error`` quotes the shape of the engine's message. ``cause`` is a short machine word that checks
     use to decide whose finding it is: ``model-type``, ``architecture``, ``layers``, ``config-key``,
-    ``no-files``, ``missing-shard``, ``name``, ``shape``, ``missing`` (tensors that the loader insists on),
+    ``no-files``, ``missing-shard``, ``name``, ``shape``, ``kind`` (what no
+    parameter can be copied from), ``missing`` (tensors that the loader insists on),
     ``unfilled`` (and it insists on all). ``read``: nobody saw the release refuse it; it stands in its source.
     """
 
