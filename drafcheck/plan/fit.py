@@ -255,3 +255,11 @@ def no_vector(contract: Contract, tensor: Tensor) -> Refusal | None:
         error = error.replace("{last}", str(shape[-1])).replace("{first}", str(shape[0]))
         error = error.replace("{axis}", str(len(shape) - 1))
     return Refusal("load", error, "shape", tensor)
+
+
+def unfit(tensor: Tensor, parameter: str, fitted: Fit, uncopied: str | None) -> Refusal | None:
+    """What is said of a tensor that does not fit its parameter, or that cannot be copied (``uncopied``: torch's words)."""
+    if fitted.error is not None:
+        error = fitted.error.replace("{target}", parameter).replace("{written}", tensor.name)
+        return Refusal("load", error, "shape", tensor, parameter)
+    return Refusal("load", uncopied, "kind", tensor, parameter, read=True) if uncopied else None

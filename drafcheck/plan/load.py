@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from drafcheck.lookup import MISSING, in_question, raw, settled_for
-from drafcheck.plan.fit import Fit, fit, join, no_vector, padded
+from drafcheck.plan.fit import Fit, fit, join, no_vector, padded, unfit
 from drafcheck.plan.many import runs
 from drafcheck.plan.model import Drop, LoadPlan, Partial, Refusal, Write
 from drafcheck.plan.mtp_names import as_stored
@@ -260,13 +260,7 @@ class _State:
             return Refusal("load", error, "name", tensor, found.looked_for)
         if found.end == "mapping" and (refusal := no_vector(self.contract, tensor)) is not None:
             return refusal
-        if fitted is None:
-            return None
-        if fitted.error is None:
-            stops = self.stops.get(tensor)
-            return Refusal("load", stops, "kind", tensor, found.parameter, read=True) if stops else None
-        error = fitted.error.replace("{target}", found.parameter).replace("{written}", tensor.name)
-        return Refusal("load", error, "shape", tensor, found.parameter)
+        return unfit(tensor, found.parameter, fitted, self.stops.get(tensor)) if fitted is not None else None
 
     def _write(self, tensor: Tensor, found: Route, fitted: Fit) -> None:
         parameter = self.plan.parameters[found.parameter]
