@@ -258,7 +258,7 @@ def no_vector(contract: Contract, tensor: Tensor) -> Refusal | None:
 
 
 def unfit(tensor: Tensor, parameter: str, fitted: Fit, uncopied: str | None) -> Refusal | None:
-    """What is said of a tensor that does not fit its parameter, or that cannot be copied (``uncopied``: torch's words)."""
+    """What is said of a tensor that does not fit its parameter, or cannot be copied (``uncopied``: torch's words)."""
     if fitted.error is not None:
         error = fitted.error.replace("{target}", parameter).replace("{written}", tensor.name)
         return Refusal("load", error, "shape", tensor, parameter)
