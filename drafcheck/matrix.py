@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from drafcheck.checkpoint import open_checkpoint
@@ -12,12 +13,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from drafcheck.checkpoint import Checkpoint, WeightFile
+    from drafcheck.config import TargetConfig
     from drafcheck.tensor import Tensor
 
 _FLOATS = ("BF16", "F16", "F32")
 
 NUMBERS = (*_FLOATS, "F64")
 """The dtypes whose values are compared as they are; narrower ones are nothing without the scales beside them."""
+
+
+_SHARD = re.compile(r"-\d{5}-of-\d{5}\.", re.ASCII)
 
 
 class Matrix(NamedTuple):
@@ -48,13 +53,38 @@ def opened(path: str | Path, what: str) -> Checkpoint:
         raise UsageError(f"{what} {error}") from error
 
 
-def head_of_target(path: str) -> Matrix:
+def head_of_target(path: str, target: TargetConfig | None = None) -> Matrix:
     """The target's head; its embedding where the two are one. Raises UsageError when it has none that can be copied."""
     weights = opened(path, "--target-weights")
-    found = matrix_called(weights, HEAD) or matrix_called(weights, EMBEDDING)
+    found = head_in(weights, target)
     if found is None:
-        raise UsageError(f"--target-weights {path}: no {HEAD} and no {EMBEDDING} there of which rows can be copied")
+        tied = holds(weights, HEAD) or is_tied(weights, target)
+        also = f" and no {EMBEDDING}" if tied else f" (tie_word_embeddings is not true: its {EMBEDDING} is another)"
+        raise UsageError(f"--target-weights {path}: no {HEAD}{also} there of which rows can be copied")
     return found
+
+
+def head_in(weights: Checkpoint, target: TargetConfig | None) -> Matrix | None:
+    """The head of a target in its weights, the embedding only where that is the head.
+
+    It is not where the files have a head of a dtype that is not compared, nor where they lack the head of a target
+    whose two are not one.
+    """
+    if holds(weights, HEAD):
+        return matrix_called(weights, HEAD)
+    return matrix_called(weights, EMBEDDING) if is_tied(weights, target) else None
+
+
+def is_tied(weights: Checkpoint, target: TargetConfig | None) -> bool:
+    """Whether a target without a head in its files has its embedding for one: it says nothing else.
+
+    The config beside the weights is asked first. Where the key is absent, it is the class's to say: whole files in
+    which no head was saved are those of a class that ties, and one shard says nothing.
+    """
+    configs = (config for config in (weights.config, target) if config is not None)
+    said = (table.get("tie_word_embeddings") for config in configs for table in (config.language, config.data))
+    whole = weights.index is not None or not any(_SHARD.search(file.name) for file in weights.files)
+    return next((flag for flag in said if isinstance(flag, bool)), whole)
 
 
 def embedding_of_target(path: str) -> Matrix:

@@ -32,7 +32,8 @@ def why_no_head(s: Subject) -> str | None:
     """
     head, v = _found(s), s.vocabulary
     if head is None:
-        return f"the target's head, and there is no {HEAD} in --target-weights of which rows can be compared"
+        none = f"there is no {HEAD} in --target-weights of which rows can be compared"
+        return f"the target's head, and {none}{_untied(s)}"
     own = _own_why(s.checkpoint, v.head_tensor) if v is not None and v.head_tensor is not None else None
     if own is not None:
         return f"a head to compare with the target's: {own}"
@@ -44,6 +45,16 @@ def why_no_head(s: Subject) -> str | None:
     if other is None:
         return None
     return f"the target's head: {head.tensor.name:.100} in --target-weights has {rows:,} rows for {other:,} tokens"
+
+
+def _untied(s: Subject) -> str:
+    """What to say of an embedding that is there and is not the head."""
+    from drafcheck.matrix import holds, is_tied, matrix_called
+
+    weights = s.target_weights
+    if weights is None or holds(weights, HEAD) or is_tied(weights, s.target) or not matrix_called(weights, EMBEDDING):
+        return ""
+    return f"; its {EMBEDDING} is not the head, as tie_word_embeddings is not true"
 
 
 def own_embedding(s: Subject) -> Tensor | None:
@@ -111,12 +122,9 @@ def refuse_foreign(s: Subject, path: str) -> None:
 
 def _found(s: Subject) -> Matrix | None:
     """The head; the embedding only where the files have no head, not where it is of a dtype that is not compared."""
-    from drafcheck.matrix import holds, matrix_called
+    from drafcheck.matrix import head_in
 
-    if s.target_weights is None:
-        return None
-    tied = not holds(s.target_weights, HEAD)
-    return matrix_called(s.target_weights, EMBEDDING if tied else HEAD)
+    return head_in(s.target_weights, s.target) if s.target_weights is not None else None
 
 
 def confirms(s: Subject, tokens: Sequence[int]) -> bool | None:

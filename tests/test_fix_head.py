@@ -33,7 +33,7 @@ def matrix(rows: Sequence[int], salt: int = 0) -> Weight:
 def target(folder: Path, sharded: bool = False, tied: bool = False, prefix: str = "") -> Wishes:
     """The weights of a target, and the wish to take its head from there."""
     folder.mkdir()
-    (folder / "config.json").write_bytes(dump(Draft().target))
+    (folder / "config.json").write_bytes(dump({**(Draft().target or {}), "tie_word_embeddings": tied}))
     embedding: Weights = {f"{prefix}model.embed_tokens.weight": matrix(range(VOCAB), 1)}
     head: Weights = {} if tied else {f"{prefix}lm_head.weight": matrix(range(VOCAB), 2)}
     head["model.layers.0.shared_head.lm_head.weight"] = zeros("BF16", VOCAB, HIDDEN)
@@ -88,6 +88,16 @@ def test_the_head_is_found_wherever_a_target_keeps_it(options: dict[str, bool], 
     folder = drafted(tmp_path / "draft", lambda d: d.drop("lm_head.weight"))
     [head] = asked(folder, "DC309", SGLANG, wishes)
     assert written(head) == matrix(KEPT, 1 if "tied" in options else 2).raw
+
+
+def test_the_embedding_of_a_target_that_lacks_its_head_is_not_taken_for_it(tmp_path: Path) -> None:
+    """Its config says that the two are not one."""
+    wishes = target(tmp_path / "target", tied=True)
+    config = tmp_path / "target" / "config.json"
+    config.write_bytes(dump({**(Draft().target or {}), "tie_word_embeddings": False}))
+    folder = drafted(tmp_path / "draft", lambda d: d.drop("lm_head.weight"))
+    with pytest.raises(UsageError, match=r"no lm_head.weight \(tie_word_embeddings is not true: its embed_tokens"):
+        asked(folder, "DC309", SGLANG, wishes)
 
 
 def test_a_head_under_absolute_ids_has_the_rows_that_were_meant(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from drafts import Draft
-from variants import TRAINED, build
+from variants import TRAINED, build, healthy
 from weights import ITEM, Weight, integers, mask, offsets, read_safetensors, spread, write_safetensors
 
 from drafcheck import lint
@@ -22,13 +22,15 @@ from drafcheck.session import Options
 HEAD = TRAINED / "target-head"
 
 
-def spoken(folder: Path, weights: Path, **options: Any) -> list[Finding]:
+def spoken(folder: Path, weights: Path, *rules: str, **options: Any) -> list[Finding]:
+    """What the rules say, DC804 and DC805 or these, none of which is skipped."""
+    rules = rules or ("DC804", "DC805")
     made = Options(engine="sglang==0.5.15", target_weights=str(weights))
     for name, value in options.items():
         setattr(made, name, value)
     [seen] = examine_many([folder], made)
-    assert not [code for code, _ in seen.skipped if code in ("DC804", "DC805")]
-    return [f for f in seen.findings if f.rule in ("DC804", "DC805")]
+    assert not [code for code, _ in seen.skipped if code in rules]
+    return [f for f in seen.findings if f.rule in rules]
 
 
 @pytest.mark.parametrize(
@@ -245,7 +247,7 @@ def with_embedding(tmp_path: Path, change: float, dtype: str = "BF16") -> list[F
     (tmp_path / "target").mkdir()
     weight = half(other) if dtype == "BF16" else Weight("F32", other.shape, other.tobytes())
     write_safetensors(tmp_path / "target" / "model.safetensors", {"model.embed_tokens.weight": weight})
-    return spoken(tmp_path / "ckpt", tmp_path / "target", engine="vllm==0.33.0")
+    return spoken(tmp_path / "ckpt", tmp_path / "target", "DC804", engine="vllm==0.33.0")
 
 
 @pytest.mark.parametrize(
@@ -311,3 +313,26 @@ def test_a_head_that_can_not_be_compared_is_not_taken_for_the_embedding(tmp_path
         assert [w.startswith("needs the target's head, and there is no lm_head.weight") for w in why] == [True] * (
             not done
         )
+
+
+@pytest.mark.parametrize(
+    ("flag", "shard", "tied"),
+    [(True, False, True), (False, False, False), (None, False, True), (None, True, False), (True, True, True)],
+)
+def test_an_embedding_is_the_head_only_where_the_two_are_one(
+    tmp_path: Path, flag: bool | None, shard: bool, tied: bool
+) -> None:
+    """As tie_word_embeddings says; without it one shard of several tells nothing."""
+    [file] = HEAD.glob("*.safetensors")
+    [head] = [w for n, w in read_safetensors(file).items() if n.endswith("lm_head.weight")]
+    pair = healthy()
+    pair.target.pop("tie_word_embeddings", None)
+    pair.target.update({} if flag is None else {"tie_word_embeddings": flag})
+    folder = pair.write(tmp_path / "ckpt")
+    weights = tmp_path / ("model-00001-of-00004.safetensors" if shard else "model.safetensors")
+    write_safetensors(weights, {"model.embed_tokens.weight": head})
+    skipped = skips(folder, weights)
+    assert len(skipped) == (not tied)
+    assert all(
+        why.endswith("; its embed_tokens.weight is not the head, as tie_word_embeddings is not true") for why in skipped
+    )

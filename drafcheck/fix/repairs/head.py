@@ -37,7 +37,7 @@ def borrow_head(s: Subject, _: Sequence[Finding], wishes: Wishes) -> Iterator[Ed
     """The rows of the target's head that the draft ids stand for (`--target-weights`)."""
     if wishes.target_weights is None or s.load is None or any("lm_head" in t.name for t in s.load.seen):
         return
-    yield from _borrowed(s, head_of_target(wishes.target_weights))
+    yield from _borrowed(s, head_of_target(wishes.target_weights, s.target))
 
 
 def _borrowed(s: Subject, head: Matrix) -> list[Edit]:
