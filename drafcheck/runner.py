@@ -382,13 +382,13 @@ def _run(rule: Rule, seen: Examination) -> None:
     seen.ran.append(rule.code)
     if rule.concerns and not seen.attempt("telling what is concerned", lambda: concerned(subject, rule.concerns)):
         return
-    if "values" in rule.needs and (why := why_partly(subject)) is not None:
-        seen.skipped.append((rule.code, why))
-        seen.unmet.add(rule.code)
     seen.attempt(f"rule {rule.code} {rule.name}", lambda: _collect(rule, subject, seen))
 
 
 def _collect(rule: Rule, subject: Subject, seen: Examination) -> None:
+    if (why := why_partly(subject, rule.needs)) is not None:
+        seen.skipped.append((rule.code, why))
+        seen.unmet.add(rule.code)
     for hit in rule.check(subject):
         finding = finding_of(rule, hit, proven=is_proven(rule, subject))
         seen.findings.append(finding)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from drafcheck.subject import NEEDS
@@ -29,8 +30,18 @@ def why_skipped(subject: Subject, missing: str) -> str:
     return f"{listed(pointers, 2)} {verb}, so only the config was checked"
 
 
-def why_partly(subject: Subject) -> str | None:
-    """A line on the tensors whose values could not be read, as ``why_skipped`` has it; None when all were."""
+def why_partly(subject: Subject, needs: Sequence[str]) -> str | None:
+    """A line on what a rule that ran could not look at, as ``why_skipped`` has it; None when it was everything."""
+    if "values" in needs and (why := _unread(subject)) is not None:
+        return why
+    from drafcheck.beside import why_untold
+
+    compared = (why_untold(subject, need) for need in OF_TARGET_WEIGHTS if need in needs)
+    return next((f"needs {why}" for why in compared if why is not None), None)
+
+
+def _unread(subject: Subject) -> str | None:
+    """A line on the tensors whose values could not be read."""
     unread = subject.values.unread if subject.values is not None else []
     if not unread:
         return None

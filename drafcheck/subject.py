@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from drafcheck.plan.model import LoadPlan, Refusal, VocabularyPlan, WiringPlan
 
 if TYPE_CHECKING:
+    from drafcheck.beside import EmbeddingBeside, HeadBeside
     from drafcheck.checkpoint import Checkpoint
     from drafcheck.comparison import Comparison
     from drafcheck.config import DraftConfig, TargetConfig
@@ -76,6 +77,8 @@ class Subject:
     comparison: Comparison | None = None  # of the mapping with that of the reference
     values: Values | None = None  # what the tensors hold, with --values
     target_weights: Checkpoint | None = None  # the target's own weights, with --target-weights
+    head_beside: HeadBeside | None = None  # what --target-weights say, told by the first rule that asks
+    embedding_beside: EmbeddingBeside | None = None
     heads: tuple[Head | None] | None = None  # the kind of head, told once
     told: Told | None = None  # who wrote the checkpoint, told once
     lost: list[tuple[Tensor, Wanted | None]] | None = None  # worked out once, by the first rule that asks

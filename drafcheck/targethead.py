@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from drafcheck.errors import UsageError
 from drafcheck.plan.vocabulary import EMBEDDING, HEAD, is_another
-from drafcheck.source import SourceError
 
 if TYPE_CHECKING:
     from drafcheck.checkpoint import Checkpoint
     from drafcheck.matrix import Matrix
     from drafcheck.subject import Subject
     from drafcheck.tensor import Tensor
-
-BAD, GOOD = 0.2, 0.5
-"""Shares of the sampled rows: below the first a mapping is not the head's own, from the second on it is."""
 
 
 def target_head(s: Subject) -> Matrix | None:
@@ -125,22 +121,3 @@ def _found(s: Subject) -> Matrix | None:
     from drafcheck.matrix import head_in
 
     return head_in(s.target_weights, s.target) if s.target_weights is not None else None
-
-
-def confirms(s: Subject, tokens: Sequence[int]) -> bool | None:
-    """Whether the rows of the draft's head stand for these tokens by the target's weights; None when nothing tells."""
-    from drafcheck.matrix import NUMBERS, matrix_in
-    from drafcheck.valuescan.heads import aligned
-
-    v, theirs = s.vocabulary, target_head(s)
-    ours = matrix_in(s.checkpoint, v.head_tensor) if v is not None and v.head_tensor is not None else None
-    if ours is None or theirs is None or ours.tensor.dtype not in NUMBERS:
-        return None
-    try:
-        found = aligned(ours, theirs, {"as given": tokens})
-    except SourceError:
-        return None
-    if found is None or not found.tells:
-        return None
-    share = found.agree["as given"]
-    return None if BAD <= share < GOOD else share >= GOOD

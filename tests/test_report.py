@@ -168,6 +168,8 @@ def test_json_is_valid_and_as_promised() -> None:
         "launch",
         "beside",
         "values",
+        "head",
+        "embedding",
     ]
     assert made["findings"][0] == {
         "rule": "DC201",

@@ -8,29 +8,39 @@ from typing import Any
 import numpy as np
 import pytest
 from drafts import Draft
-from variants import TRAINED, build, healthy
+from variants import TRAINED, build
 from weights import ITEM, Weight, integers, mask, offsets, read_safetensors, spread, write_safetensors
 
 from drafcheck import lint
 from drafcheck.cli import run
 from drafcheck.errors import UsageError
 from drafcheck.finding import Finding, Severity
-from drafcheck.report.model import Outcome
-from drafcheck.runner import examine_many
+from drafcheck.report.model import CheckpointReport, HeadBeside, Outcome
+from drafcheck.runner import examine_many, report_of
 from drafcheck.session import Options
 
 HEAD = TRAINED / "target-head"
 
 
-def spoken(folder: Path, weights: Path, *rules: str, **options: Any) -> list[Finding]:
-    """What the rules say, DC804 and DC805 or these, none of which is skipped."""
-    rules = rules or ("DC804", "DC805")
+def beside(folder: Path, weights: Path, **options: Any) -> CheckpointReport:
     made = Options(engine="sglang==0.5.15", target_weights=str(weights))
     for name, value in options.items():
         setattr(made, name, value)
-    [seen] = examine_many([folder], made)
-    assert not [code for code, _ in seen.skipped if code in rules]
-    return [f for f in seen.findings if f.rule in rules]
+    [report] = report_of(examine_many([folder], made)).checkpoints
+    return report
+
+
+def spoken(folder: Path, weights: Path, *rules: str, **options: Any) -> list[Finding]:
+    """What the rules say, DC804 and DC805 or these, neither of which is skipped."""
+    rules = rules or ("DC804", "DC805")
+    report = beside(folder, weights, **options)
+    assert not [s for s in report.skipped if s.rule in rules]
+    return [f for f in report.findings if f.rule in rules]
+
+
+def told(report: CheckpointReport) -> HeadBeside:
+    assert report.head is not None and report.head.rows == 256 and report.head.chance == 1 / 256
+    return report.head
 
 
 @pytest.mark.parametrize(
@@ -38,9 +48,8 @@ def spoken(folder: Path, weights: Path, *rules: str, **options: Any) -> list[Fin
     [
         ("01_healthy", None),
         ("40_half_trained", None),
-        ("00_random_weights", None),  # a head that nobody trained says nothing: DC803's
-        ("07a_lm_head_permuted", "3% of 256 sampled rows"),
-        ("07b_d2t_other_corpus", "2% of 256 sampled rows"),
+        ("07a_lm_head_permuted", "read as those of the next draft ids it is 100%"),
+        ("07b_d2t_other_corpus", "3% of 256 sampled rows"),
         ("06_d2t_absolute", "read as absolute token ids it is 100%"),
         ("38_d2t_zero", "1% of 256 sampled rows"),
     ],
@@ -205,25 +214,52 @@ def synthetic(pair: Path, folder: Path, tokens: list[int] | None = None, raw: li
     return folder
 
 
-def test_a_right_mapping_is_quiet(pair: Path, tmp_path: Path) -> None:
-    assert not spoken(synthetic(pair, tmp_path), pair / "target")
+def test_a_right_mapping_is_quiet_and_the_report_has_its_numbers(
+    pair: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    draft, weights = synthetic(pair, tmp_path), pair / "target"
+    assert not spoken(draft, weights)
+    head = told(beside(draft, weights))
+    assert (head.verdict, head.agree, head.amiss, head.why) == ("right", 1, 0, None)
+    assert set(head.readings) == {"one token further", "one token less"} and max(head.readings.values()) < 0.05
+    line = "lm_head beside the target's: 100.0% of 256 sampled rows have the neighbours of the token that the mapping "
+    for quiet in ([], ["-q"]):
+        assert run([str(draft), *ARGS, str(weights), *quiet]) == 0
+        assert (f"\n{line}names (by chance 0.4%, read as one token" in capsys.readouterr().out) is not quiet
+    assert run([str(draft), *ARGS, str(weights), "--format", "markdown"]) == 0
+    assert "256 sampled rows have the neighbours of the token that the mapping names" in capsys.readouterr().out
 
 
 def test_a_scrambled_one_is_told(pair: Path, tmp_path: Path) -> None:
     tokens = [KEPT[i] for i in np.random.default_rng(3).permutation(DRAFT_VOCAB)]
-    [finding] = spoken(synthetic(pair, tmp_path, tokens), pair / "target")
-    assert "0% of 256 sampled rows" in finding.message and "read as" not in finding.message
+    report = beside(synthetic(pair, tmp_path, tokens), pair / "target")
+    [finding] = [f for f in report.findings if f.rule == "DC805"]
+    assert "1% of 256 sampled rows" in finding.message and "read as" not in finding.message
+    head = told(report)
+    assert head.verdict == "wrong" and head.agree < 0.02 and head.amiss > 0.8
+    assert set(head.readings) > {"absolute token ids", "the draft ids themselves", "those of the next draft ids"}
+    assert max(head.readings.values()) < 0.2  # the first tokens are those of their ids
 
 
 def test_one_that_is_one_off_is_told(pair: Path, tmp_path: Path) -> None:
     tokens = [(token + 1) % VOCAB for token in KEPT]
-    [finding] = spoken(synthetic(pair, tmp_path, tokens), pair / "target")
+    report = beside(synthetic(pair, tmp_path, tokens), pair / "target")
+    [finding] = [f for f in report.findings if f.rule == "DC805"]
     assert "read as one token less it is 100%" in finding.message
+    assert (
+        told(report).verdict == "wrong" and told(report).readings["one token less"] > 0.99 and told(report).agree < 0.02
+    )
 
 
 def test_absolute_ids_are_told(pair: Path, tmp_path: Path) -> None:
-    [finding] = spoken(synthetic(pair, tmp_path, raw=list(KEPT)), pair / "target")
+    report = beside(synthetic(pair, tmp_path, raw=list(KEPT)), pair / "target")
+    [finding] = [f for f in report.findings if f.rule == "DC805"]
     assert "read as absolute token ids it is 100%" in finding.message
+    assert (
+        told(report).verdict == "wrong"
+        and told(report).readings["absolute token ids"] == 1
+        and told(report).agree < 0.02
+    )
 
 
 def test_the_reference_is_one_of_the_readings(pair: Path, tmp_path: Path) -> None:
@@ -253,10 +289,16 @@ def with_embedding(tmp_path: Path, change: float, dtype: str = "BF16") -> list[F
 @pytest.mark.parametrize(
     ("change", "dtype", "count"), [(0, "BF16", 0), (0, "F32", 0), (0.5, "BF16", 1), (0.5, "F32", 1)]
 )
-def test_an_embedding_of_another_target_is_told(tmp_path: Path, change: float, dtype: str, count: int) -> None:
+def test_an_embedding_of_another_target_is_told(
+    tmp_path: Path, change: float, dtype: str, count: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     found = with_embedding(tmp_path, change, dtype)
     assert [f.rule for f in found] == ["DC804"] * count
     assert all("256 of 256 sampled rows differ" in f.message and "median cosine 0." in f.message for f in found)
+    weights = tmp_path / "target"
+    assert run([str(tmp_path / "ckpt"), "--engine", "vllm==0.33.0", "--target-weights", str(weights)]) == 0
+    said = "256 of 256 sampled rows differ, by up to" if count else "256 sampled rows are the same\n"
+    assert f"\nembed_tokens beside the target's: {said}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("dtype", sorted(ITEM))
@@ -313,26 +355,3 @@ def test_a_head_that_can_not_be_compared_is_not_taken_for_the_embedding(tmp_path
         assert [w.startswith("needs the target's head, and there is no lm_head.weight") for w in why] == [True] * (
             not done
         )
-
-
-@pytest.mark.parametrize(
-    ("flag", "shard", "tied"),
-    [(True, False, True), (False, False, False), (None, False, True), (None, True, False), (True, True, True)],
-)
-def test_an_embedding_is_the_head_only_where_the_two_are_one(
-    tmp_path: Path, flag: bool | None, shard: bool, tied: bool
-) -> None:
-    """As tie_word_embeddings says; without it one shard of several tells nothing."""
-    [file] = HEAD.glob("*.safetensors")
-    [head] = [w for n, w in read_safetensors(file).items() if n.endswith("lm_head.weight")]
-    pair = healthy()
-    pair.target.pop("tie_word_embeddings", None)
-    pair.target.update({} if flag is None else {"tie_word_embeddings": flag})
-    folder = pair.write(tmp_path / "ckpt")
-    weights = tmp_path / ("model-00001-of-00004.safetensors" if shard else "model.safetensors")
-    write_safetensors(weights, {"model.embed_tokens.weight": head})
-    skipped = skips(folder, weights)
-    assert len(skipped) == (not tied)
-    assert all(
-        why.endswith("; its embed_tokens.weight is not the head, as tie_word_embeddings is not true") for why in skipped
-    )

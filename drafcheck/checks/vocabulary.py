@@ -175,7 +175,7 @@ def help_without_d2t(s: Subject, v: VocabularyPlan) -> str:
         "add the trainer's d2t (target token minus draft id, int64), from the vocabulary mapping it was trained with"
     )
     if v.t2d is not None and v.t2d.count(1) == v.head_rows:
-        from drafcheck.targethead import confirms  # which reads the target's weights, where they are named
+        from drafcheck.beside import confirms  # which reads the target's weights, where they are named
 
         if confirms(s, kept_tokens(v.t2d)) is False:
             return f"{theirs}: the tokens of t2d in rising order are not those of lm_head, by --target-weights"

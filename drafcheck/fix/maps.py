@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import eq
 from typing import TYPE_CHECKING, NamedTuple
 
+from drafcheck.beside import confirms
 from drafcheck.contract import load_toml
 from drafcheck.decode import DecodeError
 from drafcheck.errors import UsageError
@@ -16,7 +17,6 @@ from drafcheck.plan.vocabulary import is_another, kept_tokens
 from drafcheck.producers import BY_FREQUENCY, BY_TOKEN, order_of_draft_ids
 from drafcheck.reference import Reference, from_file, settled
 from drafcheck.source import SourceError
-from drafcheck.targethead import confirms
 
 if TYPE_CHECKING:
     from drafcheck.plan.model import VocabularyPlan

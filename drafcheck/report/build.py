@@ -12,8 +12,10 @@ from drafcheck.report.model import (
     CheckpointReport,
     Compared,
     Difference,
+    EmbeddingBeside,
     EngineInfo,
     EvidenceInfo,
+    HeadBeside,
     LaunchInfo,
     Loaded,
     Outcome,
@@ -53,6 +55,8 @@ def checkpoint_report(seen: Examination) -> CheckpointReport:
         values=subject.values.read if subject and subject.values is not None else None,
         producer=_producer(subject) if subject else None,
         reference=_compared(subject) if subject else None,
+        head=_head(subject) if subject else None,
+        embedding=_embedding(subject) if subject else None,
     )
 
 
@@ -151,6 +155,29 @@ def _wiring(subject: Subject, wiring: WiringPlan) -> Wiring:
         if trained is not None
         else None,
     )
+
+
+def _head(subject: Subject) -> HeadBeside | None:
+    """What a rule has asked of the heads; nothing is read for the report alone."""
+    told = subject.head_beside
+    if told is None or told.found is None:
+        return None
+    found = told.found
+    _, *others = found.agree.items()
+    return HeadBeside(
+        rows=found.sampled,
+        agree=found.named,
+        chance=found.chance,
+        verdict=found.verdict,
+        amiss=found.amiss if found.verdict in ("partly", "wrong") else 0,
+        readings=dict(others),
+        why=told.why,
+    )
+
+
+def _embedding(subject: Subject) -> EmbeddingBeside | None:
+    told = subject.embedding_beside
+    return EmbeddingBeside(**told.found._asdict()) if told is not None and told.found is not None else None
 
 
 def _compared(subject: Subject) -> Compared | None:

@@ -64,7 +64,7 @@ def matrix_text(report: Report, style: Style) -> str:
 def closing(checkpoint: CheckpointReport, style: Style, *, quiet: bool = False) -> str:
     """The last lines on one checkpoint: what was checked, what was not, and the verdict."""
     silent = quiet or checkpoint.outcome is Outcome.NOTHING_TO_CHECK
-    lines = [] if silent else [checked(checkpoint), *skipped(checkpoint), *repairable(checkpoint)]
+    lines = [] if silent else [checked(checkpoint), *beside(checkpoint), *skipped(checkpoint), *repairable(checkpoint)]
     return "".join(f"{line}\n" for line in [*lines, *unmet(checkpoint), verdict(checkpoint, style)])
 
 
@@ -151,6 +151,22 @@ def checked(checkpoint: CheckpointReport) -> str:
     parts += [_launch(checkpoint.launch)] if checkpoint.launch is not None else []
     parts += [f"settings {checkpoint.settings}"] if checkpoint.settings else []
     return printable("checked for " + ", ".join(parts))
+
+
+def beside(checkpoint: CheckpointReport) -> Iterator[str]:
+    """What --target-weights say of head and embedding: the numbers, also where all is well."""
+    head, embedding = checkpoint.head, checkpoint.embedding
+    if head is not None:
+        reading, share = max(head.readings.items(), key=lambda told: told[1], default=("", 0.0))
+        other = f", read as {reading} {share:.1%}" if head.readings else ""
+        yield (
+            f"lm_head beside the target's: {head.agree:.1%} of {head.rows} sampled rows have the neighbours of the "
+            f"token that the mapping names (by chance {head.chance:.1%}{other})"
+        )
+    if embedding is not None:
+        differ = f"{embedding.differ} of {embedding.rows} sampled rows differ, by up to {embedding.largest:.3g}"
+        same = f"{embedding.rows} sampled rows are the same"
+        yield f"embed_tokens beside the target's: {differ if embedding.differ else same}"
 
 
 def _per_cent(share: float) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from drafcheck.finding import Confidence, Finding, Severity
-from drafcheck.report.full import checked, passed_over, skipped, total, unmet, verdict
+from drafcheck.report.full import beside, checked, passed_over, skipped, total, unmet, verdict
 from drafcheck.report.model import CheckpointReport, Outcome, Report
 from drafcheck.report.place import detail, from_here, named, path_of, primary
 from drafcheck.report.style import Style
@@ -109,9 +109,10 @@ def _extend(text: str, checkpoint: CheckpointReport, quiet: bool, limit: int) ->
 def _title(checkpoint: CheckpointReport, quiet: bool) -> str:
     lines = ["", f"### {_called(checkpoint)}", "", escape(_verdict(checkpoint)) + ".", ""]
     if not quiet and checkpoint.outcome is not Outcome.NOTHING_TO_CHECK:
-        lines += [f"- {escape(line)}" for line in (checked(checkpoint), *skipped(checkpoint), *unmet(checkpoint))] + [
-            ""
-        ]
+        lines += [
+            f"- {escape(line)}"
+            for line in (checked(checkpoint), *beside(checkpoint), *skipped(checkpoint), *unmet(checkpoint))
+        ] + [""]
     return "\n".join(lines) + "\n"
 
 

@@ -167,6 +167,27 @@ class Compared(_Model):
     differences: tuple[Difference, ...] = Field(default=(), description="the first ten")
 
 
+class HeadBeside(_Model):
+    """Rows of the draft's lm_head beside those of the target's (``--target-weights``); shares are from 0 to 1."""
+
+    rows: int = Field(description="draft ids that were looked at")
+    agree: float = Field(description="share of them whose row has the neighbours of the token that the mapping names")
+    chance: float = Field(description="the share that chance would give")
+    verdict: Literal["right", "partly", "wrong", "untold"] = Field(description="of the mapping")
+    amiss: float = Field(description="about which share of the rows are those of other tokens; 0 unless that is told")
+    readings: dict[str, float] = Field(description="the share for other readings of the mapping that were looked at")
+    why: Text | None = Field(default=None, description="why nothing follows")
+
+
+class EmbeddingBeside(_Model):
+    """Rows of the draft's own embedding beside those of the target's (``--target-weights``)."""
+
+    rows: int = Field(description="rows that were compared")
+    differ: int = Field(description="of these, rows that are not the same but for the rounding of another dtype")
+    largest: float = Field(description="the largest difference of two values")
+    cosine: float = Field(description="the median cosine of the rows that differ; 1 when none does")
+
+
 class LaunchInfo(_Model):
     """The command that the launch file starts the engine with."""
 
@@ -197,6 +218,10 @@ class CheckpointReport(_Model):
     beside: tuple[EngineInfo, ...] = Field(default=(), description="the other engines that it was checked for")
     values: float | None = Field(
         default=None, description="the share of the tensors' bytes that --values read; null without it"
+    )
+    head: HeadBeside | None = Field(default=None, description="null without --target-weights, or if not compared")
+    embedding: EmbeddingBeside | None = Field(
+        default=None, description="null without --target-weights, or if not compared"
     )
 
     def count(self, severity: Severity) -> int:

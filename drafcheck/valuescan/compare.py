@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
 
 class Apart(NamedTuple):
-    """How many rows differ, the largest difference of two values, and the median cosine of the rows that differ."""
+    """How many of so many ``rows`` differ, the largest difference of two values, the median cosine of those rows."""
 
+    rows: int
     differ: int
     largest: float
     cosine: float
@@ -35,9 +36,8 @@ def apart(one: Matrix, two: Matrix, numbers: Sequence[int]) -> Apart:
     rounded = [FLOATS[dtype] for dtype in dtypes] if len(dtypes) > 1 else []
     share = sum(2.0 ** -(f.fraction + 1) for f in rounded) * _MARGIN
     least = sum(f.value(1) / 2 for f in rounded) * _MARGIN  # below the normal numbers the steps are of one size
-    for number in numbers:
-        first, second = one.read(number), two.read(number)
-        if first == second and not rounded:
+    for (_, first), (_, second) in zip(one.rows(numbers), two.rows(numbers), strict=True):
+        if not rounded and bytes(first) == bytes(second):
             continue
         a, b = as_numbers(one.tensor.dtype, first), as_numbers(two.tensor.dtype, second)
         with np.errstate(invalid="ignore"):
@@ -47,7 +47,7 @@ def apart(one: Matrix, two: Matrix, numbers: Sequence[int]) -> Apart:
             continue
         largest = max(largest, float(np.nanmax(difference)) if np.isfinite(difference).any() else 0.0)
         cosines.append(_cosine(a, b))
-    return Apart(len(cosines), largest, float(np.median(cosines)) if cosines else 1.0)
+    return Apart(len(set(numbers)), len(cosines), largest, float(np.median(cosines)) if cosines else 1.0)
 
 
 def _cosine(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:

@@ -87,7 +87,7 @@ def _count(format_: Format, unsigned: Bits) -> tuple[int, int, int]:
     return bad, int(wrong.argmax()) if bad else -1, int(right.max()) if right.size else 0
 
 
-def as_numbers(dtype: str, data: bytes) -> NDArray[np.float64]:
+def as_numbers(dtype: str, data: bytes | memoryview) -> NDArray[np.float64]:
     """The values of a floating point dtype of 16 bits and more, as numbers; for samples only."""
     if dtype == "BF16":
         wide = np.frombuffer(data, "<u2").astype(np.uint32) << 16

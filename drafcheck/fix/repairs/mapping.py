@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from drafcheck.beside import confirms
 from drafcheck.decode import DecodeError, decode, is_float
 from drafcheck.finding import Confidence
 from drafcheck.fix.edits import Add, Content, Edit, Rename, Replace
@@ -16,7 +17,6 @@ from drafcheck.plan.names import route
 from drafcheck.plan.vocabulary import is_reduced, judge, kept_tokens, to_targets
 from drafcheck.producers import BY_FREQUENCY, BY_TOKEN, order_of_draft_ids
 from drafcheck.source import SourceError
-from drafcheck.targethead import confirms
 
 if TYPE_CHECKING:
     from drafcheck.finding import Finding
