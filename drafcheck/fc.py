@@ -35,7 +35,7 @@ def fc_of(s: Subject, *, skipped: bool = False) -> Fc | None:
     """
     if s.selection is None:
         return None
-    found = [tensor for tensor in s.selection.tensors if is_fc(tensor.name) and len(tensor.shape) == 2]
+    found = [t for t in s.selection.tensors.holding("fc.weight") if is_fc(t.name) and len(t.shape) == 2]
     drops = s.load.dropped if s.load is not None and found else ()
     dropped = {d.tensor.name for d in drops if is_fc(d.tensor.name) and not (skipped and d.why == "design")}
     return next((Fc(tensor, *tensor.shape) for tensor in found if tensor.name not in dropped), None)

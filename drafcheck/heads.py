@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from drafcheck.contract import Engine, Table, load_toml
 from drafcheck.draftmode import class_name, rewriting
 from drafcheck.plan.wiring import is_fc
 from drafcheck.targets import draft_kind, registered, registered_since
+from drafcheck.tensors import Tensors
 
 if TYPE_CHECKING:
     from drafcheck.config import DraftConfig
@@ -29,22 +30,21 @@ class Head(NamedTuple):
 
 
 class _Traits(NamedTuple):
-    names: tuple[str, ...]
-    text: str  # the names, one a line
+    tensors: Tensors
     wide: bool | None  # the first layer's attention takes twice the hidden size
     fc: float | None  # input of fc in hidden sizes; 0 without fc, None when it cannot be told
 
     @property
     def layers(self) -> int:
         """How many decoder layers there are; of each name it takes a look, so only where it is asked for."""
-        return len({_depth(n) for n in self.names if _in_layer(n)})
+        return len({_depth(t.name) for t in self.tensors if _in_layer(t.name)})
 
 
 def head_of(tensors: Iterable[Tensor]) -> Head | None:
     """The kind of head that the tensors are; None when they are of no known kind."""
-    traits = _traits(tuple(tensors))
+    traits = _traits(Tensors.of(tensors))
     found = next((h for h in load_toml("heads.toml").get("head", []) if _fits(h, traits)), None)
-    return Head(found["kind"], found["label"]) if found is not None and traits.names else None
+    return Head(found["kind"], found["label"]) if found is not None and traits.tensors else None
 
 
 def head_in(s: Subject) -> Head | None:
@@ -81,16 +81,15 @@ def label_of(kind: str) -> str:
     return next((str(h["label"]) for h in load_toml("heads.toml").get("head", []) if h["kind"] == kind), kind)
 
 
-def _traits(tensors: Sequence[Tensor]) -> _Traits:
-    names = tuple(t.name for t in tensors)
-    hidden = next((t.shape[0] for t in tensors if t.name.endswith(_OUTPUT) and len(t.shape) == 2), 0)
+def _traits(tensors: Tensors) -> _Traits:
+    outputs, attention, fcs = tensors.holding(*_OUTPUT), tensors.holding(*_ATTENTION), tensors.holding("fc.weight")
+    hidden = next((t.shape[0] for t in outputs if t.name.endswith(_OUTPUT) and len(t.shape) == 2), 0)
     first = sorted(
-        (t for t in tensors if t.name.endswith(_ATTENTION) and len(t.shape) == 2), key=lambda t: _depth(t.name)
+        (t for t in attention if t.name.endswith(_ATTENTION) and len(t.shape) == 2), key=lambda t: _depth(t.name)
     )
-    fc = next((t for t in tensors if is_fc(t.name) and len(t.shape) == 2), None)
+    fc = next((t for t in fcs if is_fc(t.name) and len(t.shape) == 2), None)
     return _Traits(
-        names,
-        "\n".join(names),
+        tensors,
         wide=first[0].shape[1] == 2 * hidden if first and hidden else None,
         fc=0 if fc is None else fc.shape[1] / fc.shape[0] if fc.shape[0] else None,
     )
@@ -114,20 +113,18 @@ def _in_layer(name: str) -> bool:
 
 def _fits(head: Table, traits: _Traits) -> bool:
     return (
-        _named(head, traits.text)
+        _named(head, traits.tensors)
         and ("wide" not in head or traits.wide is head["wide"])
         and ("fc" not in head or _fc_fits(head["fc"], traits.fc))
         and ("layers" not in head or traits.layers == head["layers"])
-        and ("bare" not in head or _bare(head["bare"], traits.names))
+        and ("bare" not in head or _bare(head["bare"], traits.tensors))
     )
 
 
-def _named(head: Table, text: str) -> bool:
-    def occurs(part: str) -> bool:
-        return part in text
-
-    wanted = any(map(occurs, head["any"])) if "any" in head else True
-    return wanted and all(map(occurs, head.get("all", []))) and not any(map(occurs, head.get("none", [])))
+def _named(head: Table, tensors: Tensors) -> bool:
+    has = tensors.has
+    wanted = any(map(has, head["any"])) if "any" in head else True
+    return wanted and all(map(has, head.get("all", []))) and not any(map(has, head.get("none", [])))
 
 
 def _fc_fits(wanted: str, fc: float | None) -> bool:
@@ -136,7 +133,8 @@ def _fc_fits(wanted: str, fc: float | None) -> bool:
     return bool(fc) and (wanted == "any" or fc == int(wanted))
 
 
-def _bare(name: str, names: tuple[str, ...]) -> bool:
+def _bare(name: str, tensors: Tensors) -> bool:
+    names = (tensor.name for tensor in tensors.holding(name))
     return any(n == name or (n.endswith("." + name) and not _in_layer(n)) for n in names)
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from drafcheck.checks.layer import layer_elsewhere
-from drafcheck.checks.names import absent_layers, layer_of
+from drafcheck.checks.names import absent_layers
 from drafcheck.conversion import route_to
 from drafcheck.lookup import is_integer
 from drafcheck.sizes import key_of
+from drafcheck.tensors import NO_LAYER
 from drafcheck.trial import Changes, Route, tried
 
 if TYPE_CHECKING:
@@ -29,11 +30,14 @@ def layers_held(s: Subject) -> Held:
     if s.load is None:
         return Held(0, gapless=True)
     held = bytearray()  # a flag a layer: a file may name a million
-    for tensor in s.load.seen:
-        if "layer" in tensor.name:
-            number = layer_of(tensor.name) or 0
-            if number >= len(held):
-                held += bytes(number + 1 - len(held))
+    for piece in s.load.seen.pieces:
+        numbers = set(piece.layers)
+        if NO_LAYER in numbers and piece.may_hold(("layer",)):
+            both = zip(piece.names, piece.layers, strict=True)
+            numbers.update(0 for name, number in both if number == NO_LAYER and "layer" in name)
+        numbers.discard(NO_LAYER)
+        held += bytes(max(0, max(numbers, default=-1) + 1 - len(held)))
+        for number in numbers:
             held[number] = 1
     return Held(sum(held), gapless=all(held))
 

@@ -17,10 +17,11 @@ import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Iterator
 
     from drafcheck.config import DraftConfig
     from drafcheck.contract import Contract, Table
+    from drafcheck.tensors import Tensors
 
 MISSING = object()
 LISTS = ("len", "count", "max", "list")
@@ -228,10 +229,10 @@ def settled(contract: Contract, config: DraftConfig) -> Contract:
     return contract._replace(names={**contract.names, "skips": parts}) if parts else contract
 
 
-def settled_for(contract: Contract, names: Collection[str]) -> Contract:
+def settled_for(contract: Contract, tensors: Tensors) -> Contract:
     """The contract with what is skipped where no tensor of the file has a certain part in its name."""
     entries = [entry for entry in contract.skips if "absent" in entry]
-    lacking = (entry for entry in entries if not any(entry["absent"] in name for name in names))
+    lacking = (entry for entry in entries if not tensors.has(entry["absent"]))
     parts = [*contract.names.get("skips", []), *(part for entry in lacking for part in entry["parts"])]
     return contract._replace(names={**contract.names, "skips": parts}) if entries else contract
 

@@ -58,7 +58,7 @@ def _unswitched(s: Subject) -> list[Unswitched]:
     if s.config is None or s.written is None or s.contract is None or s.load is None:
         return []
     plan, contract = s.load, s.contract
-    norms = [t for t in plan.seen if "norm" in t.name]
+    norms = plan.seen.holding("norm")
     left = [t for t in norms if route(contract, t.name, plan.parameters).end in ("unknown", "design", "refused")]
     found = []
     on = {flag for flag in switched(contract) if contract.flag(flag, s.config)}

@@ -13,10 +13,10 @@ from packaging.version import InvalidVersion, Version
 from drafcheck.contract import Table, holds, load_toml
 from drafcheck.finding import Confidence, Location
 from drafcheck.lookup import MISSING, raw
+from drafcheck.tensors import Tensors
 
 if TYPE_CHECKING:
     from drafcheck.subject import Subject
-    from drafcheck.tensor import Tensor
 
 BOOK = "producers.toml"
 BY_TOKEN, BY_FREQUENCY = "by token", "by frequency"
@@ -162,8 +162,8 @@ class _Files:
             "is": lambda wanted: all(_same(self._value(key), value) for key, value in wanted.items()),
             "without": lambda wanted: all(self._value(key) is MISSING for key in wanted),
             "architectures": lambda wanted: self._config is not None and self._config.architecture in wanted,
-            "tensors": lambda wanted: all(part in self._names for part in wanted),
-            "no_tensors": lambda wanted: bool(self._names) and not any(part in self._names for part in wanted),
+            "tensors": lambda wanted: all(map(self._tensors.has, wanted)),
+            "no_tensors": lambda wanted: bool(self._tensors) and not any(map(self._tensors.has, wanted)),
             "files": lambda wanted: any(name in self._listed for name in wanted),
             "metadata": lambda wanted: any(key in self._metadata for key in wanted),
             "dtype": lambda wanted: self._dtypes == {wanted},
@@ -196,7 +196,7 @@ class _Files:
         if "architectures" in clue and self._config is not None:
             yield Evidence(f"architectures names {self._config.architecture}", self._at("architectures"))
         for part in clue.get("tensors", ()):
-            tensor = next(t for t in self._tensors if part in t.name)
+            tensor = self._tensors.holding(part)[0]
             yield Evidence(f"a tensor {tensor.name}", Location(file=tensor.file, tensor=tensor.name))
         for name in clue.get("files", ()):
             if name in self._listed:
@@ -221,12 +221,8 @@ class _Files:
         return self._config.at(*key.split(".")) if self._config is not None else None
 
     @cached_property
-    def _tensors(self) -> tuple[Tensor, ...]:
-        return self._s.selection.tensors if self._s.selection is not None else ()
-
-    @cached_property
-    def _names(self) -> str:
-        return "\n".join(tensor.name for tensor in self._tensors)
+    def _tensors(self) -> Tensors:
+        return self._s.selection.tensors if self._s.selection is not None else Tensors()
 
     @cached_property
     def _listed(self) -> frozenset[str]:
@@ -243,7 +239,7 @@ class _Files:
 
     @cached_property
     def _dtypes(self) -> set[str]:
-        return {t.dtype for t in self._tensors if "F" in t.dtype}
+        return {dtype for piece in self._tensors.pieces for dtype, _ in piece.kinds if "F" in dtype}
 
     @cached_property
     def _order(self) -> str | None:

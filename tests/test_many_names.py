@@ -16,6 +16,7 @@ import limits
 from test_checks_names import CONFIG, DV, H, head, write
 
 from drafcheck import lint
+from drafcheck import tensors as lists
 from drafcheck.contract import contract_for, engines, load_toml, releases, resolve_engine
 from drafcheck.plan import many, names
 from drafcheck.plan.model import Parameter, Parameters
@@ -49,7 +50,8 @@ def test_many_at_once_are_told_as_one_by_one(
     folder = write(tmp_path / "draft", shapes)
     one_by_one = said(folder, engine)
     for size in (1, 7):
-        monkeypatch.setattr(many, "AT_ONCE", size)
+        monkeypatch.setattr(lists, "AT_ONCE", size)
+        monkeypatch.setattr(lists, "_ALIKE", 4 - size / 2)
         assert said(folder, engine) == one_by_one
 
 
@@ -67,16 +69,16 @@ def contracts() -> list[Any]:
 
 
 def test_no_name_that_is_passed_over_would_reach_anything(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(many, "AT_ONCE", 1)
+    monkeypatch.setattr(lists, "AT_ONCE", 1)
     every = [*head(), *head("model.layers.0.", "model."), *(n for listed in FILLERS.values() for n in listed)]
-    tensors = [Tensor(name, "BF16", (H,), "x") for name in every]
+    tensors = lists.Tensors(Tensor(name, "BF16", (H,), "x") for name in every)
     parameters = Parameters(
         {n: Parameter(n, (H,), ("h",), "empty", "plain") for n in head("model.layers.0.", "model.")}
     )
     passed = 0
     for contract in contracts():
         for piece, nowhere in many.runs(contract, parameters, tensors):
-            for tensor in piece if nowhere else ():
+            for tensor in piece.tensors if nowhere else ():
                 passed += 1
                 assert names.route(contract, tensor.name, parameters).end == "unknown", (contract.name, tensor.name)
     assert passed > 100

@@ -43,7 +43,7 @@ def bias_without_slot(s: Subject) -> Iterator[Hit]:
     plan, contract = plans(s)
     if is_missing(plan, contract):
         return  # no tensor reaches the head, which DC102 and DC203 say
-    homeless = [d for d in plan.dropped if d.why == "no-slot"]
+    homeless = plan.dropped.because("no-slot")
     spelt = wanted_names(contract, plan, [d.tensor.name for d in homeless])
     homeless = [d for d, wanted in zip(homeless, spelt, strict=True) if wanted is None]  # not a prefix away
     for zero, severity in ((True, Severity.WARNING), (False, Severity.ERROR)):

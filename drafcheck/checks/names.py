@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from math import prod
 from typing import TYPE_CHECKING
 
 from drafcheck.checks.layer import is_missing, layer_elsewhere
@@ -13,9 +14,10 @@ from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.normflags import Unswitched, flag_help, refused_for_flag, unswitched
 from drafcheck.plan.compare import first_release_that_takes
 from drafcheck.plan.model import LoadPlan
-from drafcheck.plan.wanted import Wanted, by_ending, wanted_names, writer_of
+from drafcheck.plan.wanted import Wanted, by_ending, wanted_among, wanted_names, writer_of
 from drafcheck.registry import Hit, rule
 from drafcheck.tensor import Tensor
+from drafcheck.tensors import Piece, Tensors, layer_of
 from drafcheck.words import count, listed, share
 
 if TYPE_CHECKING:
@@ -42,32 +44,38 @@ def lost(s: Subject) -> Lost:
 
 
 def _lost(plan: LoadPlan, contract: Contract, switched: set[str]) -> Lost:
-    nameless = [t for t in plan.nameless if _is_weight_or_map(t, contract) and t.name not in switched]
-    nameless = [t for t in nameless if not is_quantised_part(t.name)]  # DC507's
-    wanted = wanted_names(contract, plan, [t.name for t in nameless])
-    kept = layers_kept(plan, contract)
+    nameless = Tensors.made_of(_sought(piece, contract, switched) for piece in plan.nameless.pieces)
     if not any("layer" in name for name in plan.parameters):  # none is built: DC203 speaks for all of them
-        nameless = [t for t in nameless if "layer" not in t.name]
-        return [(t, w) for t, w in zip(nameless, wanted_names(contract, plan, names(nameless)), strict=True)]
-    both = zip(nameless, wanted, strict=True)
-    found = [(t, w) for t, w in both if w is not None or kept is None or layer_of(t.name) in kept]
+        return list(wanted_among(contract, plan, Tensors(t for t in nameless if "layer" not in t.name), None))
+    found = list(wanted_among(contract, plan, nameless, layers_kept(plan, contract)))
     alone = by_ending(contract, plan, [t for t, w in found if w is None])
-    return [(t, w or alone.get(t)) for t, w in found]
+    return [(t, w or alone.get(t)) for t, w in found] if alone else found
+
+
+def _sought(piece: Piece, contract: Contract, switched: set[str]) -> Piece:
+    """The tensors of a piece that no other rule speaks of."""
+    tensors = piece.tensors
+    if any(_is_whole(dtype) for dtype, _ in piece.kinds):
+        tensors = [t for t in tensors if _is_weight_or_map(t, contract)]
+    if piece.may_end(quantised_parts()):
+        tensors = [t for t in tensors if t.name.rpartition(".")[2] not in quantised_parts()]  # DC507's
+    if switched:
+        tensors = [t for t in tensors if t.name not in switched]
+    return piece if tensors is piece.tensors else Piece(tensors)
 
 
 def _is_weight_or_map(tensor: Tensor, contract: Contract) -> bool:
     """Whether somebody would miss the tensor: other whole numbers and masks are nobody's parameters."""
-    whole = tensor.dtype[:1] in "IU" or tensor.dtype == "BOOL"
-    return not whole or tensor.name.endswith(f".{contract.names.get('mapping', '')}")
+    return not _is_whole(tensor.dtype) or tensor.name.endswith(f".{contract.names.get('mapping', '')}")
 
 
-def is_quantised_part(name: str) -> bool:
-    """Whether a name is that of a scale or another part that only quantised checkpoints have."""
-    return name.rpartition(".")[2] in _quantised_parts()
+def _is_whole(dtype: str) -> bool:
+    return dtype[:1] in "IU" or dtype == "BOOL"
 
 
 @functools.cache
-def _quantised_parts() -> frozenset[str]:
+def quantised_parts() -> frozenset[str]:
+    """The last words of names of scales and other parts that only quantised checkpoints have."""
     return frozenset(load_toml("dialects.toml")["quantised"]["parts"])
 
 
@@ -79,15 +87,6 @@ def layers_kept(plan: LoadPlan, contract: Contract) -> frozenset[int | None] | N
     if contract.names.get("loader") == "mtp":
         return None
     return frozenset({None, 0, *(layer_of(name) for name in plan.parameters)})
-
-
-def layer_of(name: str) -> int | None:
-    """The number of the decoder layer in ``...layers.3.mlp...``, or None; numbers of absurd length are none."""
-    _, found, rest = name.partition("layers.")
-    if not found:
-        return None
-    number = rest.partition(".")[0]
-    return int(number) if number.isascii() and number.isdigit() and len(number) < 7 else None
 
 
 def places(tensors: list[Tensor], most: int = 3) -> tuple[Location, ...]:
@@ -102,10 +101,16 @@ def names(tensors: Iterable[Tensor]) -> tuple[str, ...]:
 
 def weight_of(tensors: list[Tensor], plan: LoadPlan) -> str:
     """The share of the drafter's parameters that ``tensors`` are; mapping and masks are no parameters."""
-    targets = {d.tensor.name for d in plan.dropped if d.why == "target"}
-    drafter = [t for t in plan.seen if t.name not in targets] if targets else plan.seen
-    some, every = (sum(t.numel for t in group if t.dtype.startswith(("F", "BF"))) for group in (tensors, drafter))
+    targets = {d.tensor.name for d in plan.dropped.because("target")}
+    drafter = Tensors(t for t in plan.seen if t.name not in targets) if targets else plan.seen
+    some, every = map(_floats, (Tensors(tensors), drafter))
     return f"{share(some, every)} of the drafter's parameters"
+
+
+def _floats(tensors: Tensors) -> int:
+    """How many floats the tensors have."""
+    kinds = (kind for piece in tensors.pieces for kind in piece.kinds.items())
+    return sum(number * prod(shape) for (dtype, shape), number in kinds if dtype.startswith(("F", "BF")))
 
 
 def quietly(plan: LoadPlan, contract: Contract) -> str:
@@ -211,8 +216,8 @@ def absent_layers(plan: LoadPlan) -> set[int]:
     """The decoder layers, the first one apart, of which the file has nothing, under whatever name."""
     built = {layer_of(name) for name in plan.parameters}
     absent = built - {layer_of(w.parameter) for w in plan.writes} - {None, 0}
-    for tensor in plan.seen if absent else ():
-        absent.discard(layer_of(tensor.name))
+    for piece in plan.seen.pieces if absent else ():
+        absent.difference_update(piece.layers)
     return {n for n in absent if n is not None}
 
 

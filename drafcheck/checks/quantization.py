@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from drafcheck.checks.names import is_quantised_part, names, places, plans
+from drafcheck.checks.names import names, places, plans, quantised_parts
 from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.plan.model import Layer
 from drafcheck.plan.quantised import FLOATS, KEY, declared, scheme_of
@@ -44,7 +44,7 @@ def quantization(s: Subject) -> Iterator[Hit]:
     told = {layer.name for layer in plan.layers}
     plain = (w for w in plan.writes if w.tensor.dtype not in FLOATS and not plan.parameters[w.parameter].whole)
     stored = [w.tensor for w in plain if _layer_of(w.parameter) not in told]
-    parts = [t for t in plan.nameless if is_quantised_part(t.name)] if not told else []
+    parts = plan.nameless.ending(*quantised_parts()) if not told else []
     if stored or parts:
         first = f"`{stored[0].name}` is stored as {stored[0].dtype}" if stored else f"`{parts[0].name}` is a part"
         absent = s.config is None or not s.config.data.get(KEY)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from heapq import nsmallest
 from typing import TYPE_CHECKING
 
 from drafcheck.checks.hidden_states import fc_input_width
 from drafcheck.checks.layer import is_bare, layer_elsewhere, other_layer
-from drafcheck.checks.names import absent_layers, layer_of, layers_kept, names, places, plans
+from drafcheck.checks.names import absent_layers, layers_kept, names, places, plans
 from drafcheck.concerns import concerned
 from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.layercount import counted, layers_held
@@ -20,6 +21,7 @@ from drafcheck.plan.wiring import is_fc
 from drafcheck.registry import Hit, rule
 from drafcheck.sizes import Reading, key_of, one_readings
 from drafcheck.tensor import Tensor
+from drafcheck.tensors import NO_LAYER, layer_of
 from drafcheck.values import value_meant
 from drafcheck.width import hidden_size_meant
 from drafcheck.words import count, shape
@@ -252,7 +254,7 @@ def _projections(s: Subject, layer: int) -> dict[str, Tensor | None]:
     """The q, k and v tensors of one decoder layer in the file, whatever became of them."""
     plan, contract = plans(s)
     found: dict[str, Tensor | None] = dict.fromkeys(HEAD_SHARDS)
-    for tensor in plan.seen:
+    for tensor in plan.seen.ending("weight"):
         if not tensor.name.endswith(".weight"):
             continue
         shard = _shard_of(contract, tensor)
@@ -323,14 +325,14 @@ def _left_out(plan: LoadPlan, contract: Contract, most: int = 4) -> tuple[list[T
     surplus: list[Tensor] = []
     lowest: list[int] = []
     last = 0
-    for tensor in plan.nameless if kept is not None else ():
-        number = layer_of(tensor.name)
-        if kept is None or number is None or number in kept:
+    built = {NO_LAYER, *(number for number in kept or () if number is not None)}
+    for piece in plan.nameless.pieces if kept is not None else ():
+        numbers = set(piece.layers) - built
+        if not numbers:
             continue
-        surplus.append(tensor)
-        last = max(last, number)
-        if (len(lowest) < most or number < lowest[-1]) and number not in lowest:  # never all: a file may name a million
-            lowest = sorted([*lowest, number])[:most]
+        surplus += [t for t, number in zip(piece.tensors, piece.layers, strict=True) if number in numbers]
+        last = max(last, *numbers)
+        lowest = sorted({*lowest, *nsmallest(most, numbers)})[:most]  # never all: a file may name a million
     return surplus, lowest, last
 
 

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from drafcheck.checks.layer import is_bare, is_missing, layer_elsewhere, no_layer
-from drafcheck.checks.names import absent_layers, layer_of, lost, places, plans
+from drafcheck.checks.names import absent_layers, lost, places, plans
 from drafcheck.finding import Location, Severity
 from drafcheck.normflags import idle
 from drafcheck.plan.model import LoadPlan, Parameter, Partial
 from drafcheck.plan.vocabulary import HEAD
 from drafcheck.plan.wiring import is_fc
 from drafcheck.registry import Hit, rule
+from drafcheck.tensors import layer_of
 from drafcheck.words import count, listed
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def unwritten_parameter(s: Subject) -> Iterator[Hit]:
 def _is_ours(parameter: Parameter, plan: LoadPlan) -> bool:
     if parameter.spare or parameter.name.endswith(".bias"):
         return False
-    return parameter.name != "lm_head.weight" or any("lm_head" in t.name for t in plan.seen)
+    return parameter.name != "lm_head.weight" or plan.seen.has("lm_head")
 
 
 def _stops_without(s: Subject) -> Iterator[Hit]:

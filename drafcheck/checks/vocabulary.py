@@ -51,7 +51,7 @@ def sure(v: VocabularyPlan) -> Confidence:
 
 def has_head(load: LoadPlan) -> bool:
     """Whether there is a head in the file, under whatever name."""
-    return any("lm_head" in t.name for t in load.seen)
+    return load.seen.has("lm_head")
 
 
 def rows_built(load: LoadPlan) -> int | None:
@@ -132,9 +132,9 @@ def _other_rows(v: VocabularyPlan, load: LoadPlan) -> bool:
 
 def _ignored(load: LoadPlan) -> bool:
     """Whether there is a d2t under its right name, and the release builds no table for it."""
-    return any(d.tensor.name == "d2t" for d in load.dropped) or (
-        load.refused is not None and any(t.name == "d2t" for t in load.nameless)
-    )
+    if not any(t.name == "d2t" for t in load.seen.ending("d2t")):
+        return False
+    return "d2t" in load.dropped.names or (load.refused is not None and any(t.name == "d2t" for t in load.nameless))
 
 
 def _help_to_map(s: Subject, v: VocabularyPlan, load: LoadPlan, rows: int | None) -> str:
@@ -147,7 +147,7 @@ def _no_table(s: Subject, v: VocabularyPlan, load: LoadPlan) -> Iterator[Hit]:
     """A mapping that the loader insists on because the config gives it a table of its own."""
     _, _, contract, _ = parts(s)
     table = load.parameters[contract.mapping["parameter"]]
-    spelt_otherwise = any(t.name.endswith(".d2t") for t in load.nameless)  # DC105's
+    spelt_otherwise = any(t.name.endswith(".d2t") for t in load.nameless.ending("d2t"))  # DC105's
     if load.refused is not None and not load.mappings and not spelt_otherwise:
         yield Hit(
             f"no d2t: {s.engine} builds one of {table.shape[0]} values (draft_vocab_size is not vocab_size) and stops "
@@ -165,7 +165,7 @@ def _is_none(s: Subject, load: LoadPlan) -> str:
 
 def _looks_like_d2t(load: LoadPlan, rows: int | None) -> str | None:
     """A row of whole numbers, one for each draft id, under a name that the loader does not look for."""
-    found = next((t for t in load.nameless if t.dtype in ("I64", "I32") and t.shape == (rows,)), None)
+    found = next(iter(load.nameless.of_kind(("I64", "I32"), (rows,)) if rows is not None else ()), None)
     return f"call the tensor `{found.name}` d2t, if it holds target token minus draft id" if found is not None else None
 
 

@@ -10,6 +10,7 @@ from drafcheck.finding import Severity
 from drafcheck.registry import Hit, rule
 from drafcheck.subject import Subject
 from drafcheck.tensor import Tensor
+from drafcheck.tensors import Tensors
 from drafcheck.width import of_another_width
 from drafcheck.words import listed, share
 
@@ -34,7 +35,7 @@ def useless_tensor(s: Subject) -> Iterator[Hit]:
     """
     plan, _ = plans(s)
     mask = s.vocabulary.t2d_tensor if s.vocabulary is not None else None
-    skipped = [drop.tensor for drop in plan.dropped if drop.why == "design" and drop.tensor != mask]
+    skipped = [drop.tensor for drop in plan.dropped.because("design") if drop.tensor != mask]
     if _worth_a_line(s, skipped):
         verb = "passes over it" if len(skipped) == 1 else "passes over them"
         yield _spare(skipped, plan.seen, f"{s.engine} {verb} by design")
@@ -64,8 +65,8 @@ def target_replaces_tensor(s: Subject) -> Iterator[Hit]:
         yield _spare(replaced, plan.seen, f"{s.engine} replaces {it}")
 
 
-def _spare(tensors: list[Tensor], all_of_them: list[Tensor], fate: str) -> Hit:
-    size, whole = _size(tensors), _size(all_of_them)
+def _spare(tensors: list[Tensor], all_of_them: Tensors, fate: str) -> Hit:
+    size, whole = _size(Tensors(tensors)), _size(all_of_them)
     return Hit(
         f"{listed([t.name for t in tensors])} ({_bytes(size)}, {share(size, whole)} of the file): {fate}",
         places(tensors),
@@ -86,9 +87,9 @@ def _worth_a_line(s: Subject, tensors: list[Tensor]) -> bool:
     whole = _size(plan.seen)
     if plan.refused is not None or contract.kind in load_toml("heads.toml").get("of_the_target", []):
         return False
-    return whole > 0 and _size(tensors) / whole > WORTH_A_LINE
+    return whole > 0 and _size(Tensors(tensors)) / whole > WORTH_A_LINE
 
 
-def _size(tensors: list[Tensor]) -> int:
+def _size(tensors: Tensors) -> int:
     """The stored bytes, as far as the file tells where they are."""
-    return sum(t.stop - t.start for t in tensors)
+    return sum(piece.stored for piece in tensors.pieces)

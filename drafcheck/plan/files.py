@@ -6,12 +6,15 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from drafcheck.contract import Engine, in_force, load_toml
 from drafcheck.plan.model import Refusal
 from drafcheck.source import SourceError
 from drafcheck.tensor import Tensor
+from drafcheck.tensors import Tensors
 
 if TYPE_CHECKING:
     from drafcheck.checkpoint import Checkpoint, Index, WeightFile
@@ -63,9 +66,9 @@ class Selection:
     twice: tuple[Twice, ...] = ()
 
     @cached_property
-    def tensors(self) -> tuple[Tensor, ...]:
+    def tensors(self) -> Tensors:
         """Every tensor that the loader yields, in its order; reads the headers at the first use."""
-        return tuple(tensor for file in self.files for tensor in yielded(file))
+        return Tensors(chain.from_iterable(map(yielded, self.files)))
 
     @cached_property
     def stops(self) -> dict[Tensor, str]:
@@ -88,10 +91,10 @@ class Selection:
         return bool(self.chosen) and not self.chosen[0].is_safetensors
 
 
-def yielded(file: WeightFile) -> tuple[Tensor, ...]:
+def yielded(file: WeightFile) -> Sequence[Tensor]:
     """The tensors of one file as a loader meets them: by name in safetensors, in the dict's order in a pickle."""
     tensors = file.header.tensors
-    return tuple(sorted(tensors, key=lambda t: t.name)) if file.is_safetensors else tensors
+    return sorted(tensors, key=itemgetter(0)) if file.is_safetensors else tensors
 
 
 def select_files(checkpoint: Checkpoint, engine: Engine) -> Selection:

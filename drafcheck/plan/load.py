@@ -14,6 +14,7 @@ from drafcheck.plan.names import Route, is_unnamed, route, stopped_at_sight
 from drafcheck.plan.parameters import build_parameters, refused_config, refused_to_serve, written_out
 from drafcheck.source import SourceError
 from drafcheck.tensor import Tensor
+from drafcheck.tensors import Tensors
 from drafcheck.words import numbered
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from drafcheck.contract import Contract, Table
     from drafcheck.plan.files import Selection
     from drafcheck.plan.insisted import Run
+    from drafcheck.tensors import Piece
 
 
 BIAS_BYTES = 32768
@@ -51,12 +53,12 @@ def plan_load(
     if plan.refused and (plan.refused.cause == "config-value" or is_unnamed(contract, config)):
         return plan
     plan.parameters = build_parameters(contract, config)
-    plan.seen = list(selection.tensors)
+    plan.seen = Tensors.of(selection.tensors)
     _quantise(contract, config, plan)
     plan.fills_from_target = _shared(contract, config, plan)
     if plan.refused is None:
         plan.refused = selection.refused
-    contract = settled_for(contract, [tensor.name for tensor in plan.seen])
+    contract = settled_for(contract, plan.seen)
     state = _State(contract, config, plan, contract.flag("tied", config), read, _strays(contract, plan.seen))
     state.stops = selection.stops
     if (asking := next((entry for entry in contract.required if entry.get("runs")), None)) is not None:
@@ -91,21 +93,23 @@ def _quantise(contract: Contract, config: DraftConfig, plan: LoadPlan) -> None:
         plan.parameters, plan.layers = quantised(contract, config, plan.parameters, plan.seen)
 
 
-def _in_order(contract: Contract, tensors: list[Tensor], parameters: Collection[str]) -> list[Tensor]:
+def _in_order(contract: Contract, seen: Tensors, parameters: Collection[str]) -> Tensors:
     """The tensors as they are written: those whose names begin with one of ``order`` come last, in that order.
 
     Those with a part of ``ahead`` come first, where they lead to a parameter. Where all are gathered first, the last of
     one name comes in the place of the first.
     """
-    if contract.names.get("gathered"):
+    tensors: Iterable[Tensor] = seen
+    if contract.names.get("gathered") and len({tensor.file for tensor in seen}) > 1:
         tensors = list({tensor.name: tensor for tensor in tensors}.values())
     leading = dict(contract.names.get("becomes", []))
-    if early := [part for part in contract.names.get("ahead", []) if leading.get(part) in parameters]:
+    early = [part for part in contract.names.get("ahead", []) if leading.get(part) in parameters]
+    if seen.holding(*early):
         tensors = sorted(tensors, key=lambda t: not any(part in t.name for part in early))
     late = contract.names.get("order", [])
-    if not late:
-        return tensors
-    return sorted(tensors, key=lambda t: next((i + 1 for i, start in enumerate(late) if t.name.startswith(start)), 0))
+    if seen.holding(*late):
+        tensors = sorted(tensors, key=lambda t: next((n for n, s in enumerate(late, 1) if t.name.startswith(s)), 0))
+    return Tensors.of(tensors)
 
 
 def _shared(contract: Contract, config: DraftConfig, plan: LoadPlan) -> list[str]:
@@ -113,14 +117,14 @@ def _shared(contract: Contract, config: DraftConfig, plan: LoadPlan) -> list[str
     filled = []
     for entry in contract.sharing:
         differ = [contract.value(name, config) for name in entry.get("unless_differ", [])]
-        own = "absent" in entry and any(entry["absent"] in tensor.name for tensor in plan.seen)
+        own = "absent" in entry and plan.seen.has(entry["absent"])
         wanted = in_question(contract, entry, config) and not own
         if wanted and len(set(differ)) <= 1:
             filled += [n for n in written_out(contract, entry["parameter"], config) if n in plan.parameters]
     return list(dict.fromkeys(filled))
 
 
-def _strays(contract: Contract, tensors: list[Tensor]) -> tuple[str, ...]:
+def _strays(contract: Contract, tensors: Tensors) -> tuple[str, ...]:
     if contract.names.get("loader") != "mtp":
         return ()
     from drafcheck.plan.mtp_names import strays
@@ -148,18 +152,18 @@ class _State:
     stops: Mapping[Tensor, str] = field(default_factory=dict)  # those that can not be copied
     run: Run | None = None  # where modules are loaded anew for each run of names
 
-    def take_all(self, tensors: list[Tensor], *, nowhere: bool) -> None:
+    def take_all(self, piece: Piece, *, nowhere: bool) -> None:
         """One after the other; ``nowhere``: no parameter is called so, and no rule of the loader speaks of them."""
         if not nowhere or self.run is not None:
-            for tensor in tensors:
+            for tensor in piece.tensors:
                 self.take(tensor)
             return
         self.reached = True
-        self.plan.nameless += tensors
+        self.plan.nameless.add(piece)
         if self.plan.refused is not None:
-            self.plan.unread += tensors
+            self.plan.unread.add(piece)
         else:
-            self.plan.dropped += [Drop(tensor, "unknown") for tensor in tensors]
+            self.plan.dropped.add(piece)
 
     def take(self, tensor: Tensor) -> None:
         """What the loader does with one tensor."""

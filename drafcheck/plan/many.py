@@ -6,17 +6,16 @@ called so, the route of the name is known without following it: to no parameter.
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import TYPE_CHECKING
 
+from drafcheck.tensors import Called
+
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterator
 
     from drafcheck.contract import Contract
     from drafcheck.tensor import Tensor
-
-AT_ONCE = 1024
-"""So many names are looked through together; of no more than these each is followed by itself."""
+    from drafcheck.tensors import Piece, Tensors
 
 _PARTS = (
     *("skips", "drop", "drop_word", "drop_start", "direct", "harmless", "strip", "bare"),
@@ -30,31 +29,26 @@ _OTHER = (
 """Keys of a contract's ``names`` that are heeded here, or that do nothing to a name in which no other word stands."""
 
 
-def runs(contract: Contract, parameters: Collection[str], tensors: list[Tensor]) -> Iterator[tuple[list[Tensor], bool]]:
+def runs(contract: Contract, parameters: Collection[str], tensors: Tensors) -> Iterator[tuple[Piece, bool]]:
     """The tensors piece by piece, each with whether no name in it is one that this loader knows anything about.
 
     False says nothing: the names have to be followed one by one. Every word is looked for anywhere in a name, where
-    the loader may ask for it at the beginning alone.
+    the loader may ask for it at the beginning alone. Of no more than one piece each name is followed by itself.
     """
-    words = _words(contract) if len(tensors) > AT_ONCE else None
+    words = _words(contract) if len(tensors.pieces) > 1 else None
     if words is None:
-        yield tensors, False
+        yield from ((piece, False) for piece in tensors.pieces)
         return
     prefixes = contract.names.get("prefixes", [""])
-    called = {name[len(prefix) :] for prefix in prefixes for name in parameters if name.startswith(prefix)}
-    rest = iter(tensors)
-    while piece := list(islice(rest, AT_ONCE)):
-        names = [tensor[0] for tensor in piece]
-        yield piece, called.isdisjoint(names) and not _any_in(words, "\n".join(names))
+    called = Called.by(name[len(prefix) :] for prefix in prefixes for name in parameters if name.startswith(prefix))
+    for piece in tensors.pieces:
+        known = piece.has(words) or (piece.may_be(called) and not called.whole.isdisjoint(piece.names))
+        yield piece, not known
 
 
-def in_doubt(contract: Contract, parameters: Collection[str], tensors: list[Tensor]) -> Iterator[Tensor]:
+def in_doubt(contract: Contract, parameters: Collection[str], tensors: Tensors) -> Iterator[Tensor]:
     """The tensors of which some may lead to a parameter."""
-    return (tensor for piece, nowhere in runs(contract, parameters, tensors) if not nowhere for tensor in piece)
-
-
-def _any_in(words: Iterable[str], text: str) -> bool:
-    return any(word in text for word in words)
+    return (t for piece, nowhere in runs(contract, parameters, tensors) if not nowhere for t in piece.tensors)
 
 
 def _words(contract: Contract) -> list[str] | None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import eq
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 from drafcheck.finding import Confidence
 from drafcheck.tensor import Tensor
+from drafcheck.tensors import Piece, Tensors
 
 
 class Parameter(NamedTuple):
@@ -73,6 +75,10 @@ class Write(NamedTuple):
     bare: int = 0
 
 
+UNKNOWN = "unknown"
+"""Why most tensors are dropped that are: there is no parameter of that name."""
+
+
 class Drop(NamedTuple):
     """A tensor that changes nothing. ``why``: ``design`` (t2d, rotary buffers), ``tied``, ``alone`` (its counterpart is
     missing), ``unknown`` (no parameter of that name), ``no-slot`` (a bias without a parameter) or ``target`` (a tensor
@@ -82,6 +88,78 @@ class Drop(NamedTuple):
     tensor: Tensor
     why: str
     zero: bool | None = None  # whether all its bytes are zero; None: not looked at
+
+
+class Drops(Sequence[Drop]):
+    """Drops in the order in which the loader meets the tensors: one by one, or a piece of tensors without a parameter.
+
+    What is said of the tensors of a piece is made when it is asked for: there may be a million.
+    """
+
+    __slots__ = ("_length", "_parts")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self) -> None:
+        """None so far."""
+        self._parts: list[list[Drop] | Piece] = []
+        self._length = 0
+
+    def append(self, drop: Drop) -> None:
+        """Add one."""
+        if not self._parts or isinstance(self._parts[-1], Piece):
+            self._parts.append([])
+        self._parts[-1].append(drop)  # type: ignore[arg-type]
+        self._length += 1
+
+    def extend(self, drops: Iterable[Drop]) -> None:
+        """Add some."""
+        for drop in drops:
+            self.append(drop)
+
+    def add(self, piece: Piece) -> None:
+        """Add all tensors of a piece, each of which is ``unknown``."""
+        self._parts.append(piece)
+        self._length += len(piece.tensors)
+
+    def __iter__(self) -> Iterator[Drop]:
+        """One after the other."""
+        for part in self._parts:
+            if isinstance(part, Piece):
+                yield from (Drop(tensor, UNKNOWN) for tensor in part.tensors)
+            else:
+                yield from part
+
+    def __len__(self) -> int:
+        """How many."""
+        return self._length
+
+    @overload
+    def __getitem__(self, at: int) -> Drop: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Drop]: ...
+    def __getitem__(self, at: int | slice) -> Drop | list[Drop]:
+        """One of them, or some in a list. Raises IndexError."""
+        return list(self)[at]
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the other is a sequence of the same drops, of whatever type."""
+        return isinstance(other, Sequence) and len(other) == self._length and all(map(eq, self, other))
+
+    def __repr__(self) -> str:
+        """As a list."""
+        return f"Drops({list(self)})"
+
+    @property
+    def names(self) -> Iterator[str]:
+        """What the tensors are called."""
+        for part in self._parts:
+            yield from part.names if isinstance(part, Piece) else (drop.tensor.name for drop in part)
+
+    def because(self, why: str) -> list[Drop]:
+        """Those of one reason."""
+        if why == UNKNOWN:
+            return [drop for drop in self if drop.why == why]
+        return [drop for part in self._parts if not isinstance(part, Piece) for drop in part if drop.why == why]
 
 
 class Partial(NamedTuple):
@@ -133,7 +211,7 @@ class LoadPlan:
     contract: str
     parameters: Parameters = field(default_factory=Parameters)
     writes: list[Write] = field(default_factory=list)
-    dropped: list[Drop] = field(default_factory=list)
+    dropped: Drops = field(default_factory=Drops)
     unwritten: list[str] = field(default_factory=list)
     partial: list[Partial] = field(default_factory=list)
     refused: Refusal | None = None
@@ -141,9 +219,9 @@ class LoadPlan:
     mappings: list[Tensor] = field(default_factory=list)  # every tensor read as d2t; the last one counts
     mapping_semantics: str = "offset"
     collisions: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # two names for one place, other contents
-    unread: list[Tensor] = field(default_factory=list)  # not reached: the loader stopped before
-    nameless: list[Tensor] = field(default_factory=list)  # no parameter of that name, reached or not
-    seen: list[Tensor] = field(default_factory=list)  # every tensor of the files that the loader reads
+    unread: Tensors = field(default_factory=Tensors)  # not reached: the loader stopped before
+    nameless: Tensors = field(default_factory=Tensors)  # no parameter of that name, reached or not
+    seen: Tensors = field(default_factory=Tensors)  # every tensor of the files that the loader reads
     waiting: dict[str, list[Tensor]] = field(default_factory=dict)  # parameter -> tensors whose counterpart never came
     layers: list[Layer] = field(default_factory=list)  # those that the config's quantisation is about
     lost: list[Refusal] = field(default_factory=list)  # every refusal, were the first one mended

@@ -15,6 +15,7 @@ from drafcheck.plan.names import is_mapping
 from drafcheck.plan.quick import confirmed
 from drafcheck.source import SourceError
 from drafcheck.tensor import Tensor
+from drafcheck.tensors import Tensors
 
 if TYPE_CHECKING:
     from drafcheck.checkpoint import Checkpoint
@@ -152,24 +153,27 @@ def _misses_neighbours(raw: Sequence[int], vocab: int | None) -> bool:
     return _is_rising(raw) and not _is_even(raw) and len(raw) ** 2 >= _PAIRS * size
 
 
-def _tensors(checkpoint: Checkpoint, load: LoadPlan | None) -> list[Tensor]:
+def _tensors(checkpoint: Checkpoint, load: LoadPlan | None) -> Tensors:
     """What the loader yields, in its order; all tensors where there is no load to speak of."""
-    seen = load.seen if load is not None else []
-    return seen or [tensor for file in checkpoint.files for tensor in file.header.tensors]
+    seen = load.seen if load is not None else None
+    return seen or Tensors(tensor for file in checkpoint.files for tensor in file.header.tensors)
 
 
 def named(tensors: Sequence[Tensor], name: str) -> Tensor | None:
     """The last tensor called ``name``, with or without a prefix that ends in a dot."""
-    return next((t for t in reversed(tensors) if t.name == name or t.name.endswith("." + name)), None)
+    some = tensors.holding(name) if isinstance(tensors, Tensors) else tensors
+    return next((t for t in reversed(some) if t.name == name or t.name.endswith("." + name)), None)
 
 
-def _find(plan: VocabularyPlan, tensors: list[Tensor], contract: Contract, load: LoadPlan | None) -> None:
+def _find(plan: VocabularyPlan, tensors: Tensors, contract: Contract, load: LoadPlan | None) -> None:
     # The last one wins, as in the loader: each replaces the one before. One that is passed over maps nothing.
-    mappings = [t for t in reversed(tensors) if is_mapping(contract.names, t.name)]
-    drops = load.dropped if load is not None and mappings else ()
-    passed_over = {d.tensor.name for d in drops if is_mapping(contract.names, d.tensor.name)}
+    words = (contract.names.get(key) for key in ("mapping", "mapping_word"))
+    marked = tensors.holding(*(word for word in words if word))
+    mappings = [t for t in reversed(marked) if is_mapping(contract.names, t.name)]
+    drops = load.dropped.names if load is not None and mappings else ()
+    passed_over = {name for name in drops if is_mapping(contract.names, name)}
     plan.d2t_tensor = next((t for t in mappings if t.name not in passed_over), None)
-    plan.t2d_tensor = next((t for t in reversed(tensors) if t.name.rpartition(".")[2] == "t2d"), None)
+    plan.t2d_tensor = next(reversed(tensors.ending("t2d")), None)
     plan.head_tensor = named(tensors, HEAD)
     if plan.d2t_tensor is not None:
         plan.semantics = str(contract.mapping.get("semantics", "none"))

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from itertools import product
+from itertools import compress, product, repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 from drafcheck.contract import load_toml
 from drafcheck.plan.fit import shape_of
 from drafcheck.plan.many import in_doubt
 from drafcheck.plan.names import route
+from drafcheck.tensors import DIGITS, NO_LAYER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from drafcheck.contract import Contract
     from drafcheck.plan.model import LoadPlan
     from drafcheck.tensor import Tensor
+    from drafcheck.tensors import Piece, Tensors
 
 
 MANY = 64
@@ -94,6 +96,46 @@ def wanted_names(contract: Contract, plan: LoadPlan, names: Sequence[str]) -> li
             wanted = _wanted(contract, plan, name, [(bare, prefix + ".")])
             found[i] = wanted if wanted is not None and wanted.parameter in vacant else None
     return found
+
+
+def wanted_among(
+    contract: Contract, plan: LoadPlan, tensors: Tensors, layers: Collection[int | None] | None
+) -> Iterator[tuple[Tensor, Wanted | None]]:
+    """The same for tensors that may be a million: each for which there is another spelling, or that is of the layers.
+
+    With ``layers`` None all of them.
+    """
+    hopeful = _hopeful(contract, plan, tensors)
+    spelt = iter(wanted_names(contract, plan, [name for piece in hopeful for name in piece.names]))
+    known = {id(piece): [next(spelt) for _ in piece.tensors] for piece in hopeful}
+    numbers = {NO_LAYER if number is None else number for number in layers or ()}
+    for piece in tensors.pieces:
+        wanted = known.get(id(piece))
+        if wanted is None and layers is not None and numbers.isdisjoint(piece.layers):
+            continue
+        for tensor, want, number in zip(piece.tensors, wanted or repeat(None), piece.layers, strict=False):
+            if want is not None or layers is None or number in numbers:
+                yield tensor, want
+
+
+def _hopeful(contract: Contract, plan: LoadPlan, tensors: Tensors) -> list[Piece]:
+    """The pieces in which a name may have another spelling; of all others there is none."""
+    if not tensors:
+        return []
+    stems, mark = _stems(contract, plan), contract.names.get("mapping")
+    forms = {stem.translate(DIGITS) for stem in stems}
+
+    def may_hope(piece: Piece) -> bool:
+        lines, folded = piece.lines
+        known = forms if folded else stems
+        return any(_stem(line) in known for line in lines) or bool(mark and piece.may_hold((mark,)))
+
+    hopeful = [may_hope(piece) for piece in tensors.pieces]
+    names = (name for piece in compress(tensors.pieces, hopeful) for name in piece.names)
+    prefixes = Counter(name.partition(".")[0] for name in names if "." in name and _stem(name) in stems)
+    shared = [f"{prefix}." for prefix, number in prefixes.items() if number > 1]
+    both = zip(tensors.pieces, hopeful, strict=True)
+    return [piece for piece, hope in both if hope or (shared and piece.may_hold(shared))]
 
 
 def _stems(contract: Contract, plan: LoadPlan) -> set[str]:

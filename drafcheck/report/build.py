@@ -121,7 +121,7 @@ def _plan(subject: Subject) -> Plan | None:
         return Plan(refused=_refused(refused)) if refused is not None else None
     return Plan(
         loaded=(*(Loaded(tensor=w.tensor.name, parameter=w.parameter) for w in load.writes), *_mapping(subject, load)),
-        dropped=tuple(d.tensor.name for d in load.dropped),
+        dropped=tuple(load.dropped.names),
         unwritten=tuple(load.unwritten),
         partial=tuple(p.parameter for p in load.partial),
         refused=_refused(refused) if refused else None,

@@ -35,7 +35,7 @@ MOVED = "the head drafts the reference's tokens, and rows that it lacks are zero
 @repair("DC309", "DC310", cost=OWN, needs="--target-weights")
 def borrow_head(s: Subject, _: Sequence[Finding], wishes: Wishes) -> Iterator[Edit]:
     """The rows of the target's head that the draft ids stand for (`--target-weights`)."""
-    if wishes.target_weights is None or s.load is None or any("lm_head" in t.name for t in s.load.seen):
+    if wishes.target_weights is None or s.load is None or s.load.seen.has("lm_head"):
         return
     yield from _borrowed(s, head_of_target(wishes.target_weights, s.target))
 

@@ -69,7 +69,8 @@ def _misnamed(s: Subject) -> Rename | None:
     """A d2t under a name that the loader does not look for, which t2d proves to be one."""
     v, load = _plan(s), s.load
     assert load is not None
-    alike = [t for t in load.nameless if t.dtype in ("I64", "I32") and t.shape == (rows_of(v),)]
+    rows = rows_of(v)
+    alike = load.nameless.of_kind(("I64", "I32"), (rows,)) if rows is not None else []
     for tensor in alike:
         values = _values(s, tensor)
         if values is None or (meant := judge(values, v.t2d, v.vocab)) not in _PROVEN:

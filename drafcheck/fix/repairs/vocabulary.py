@@ -83,7 +83,7 @@ def vocabulary_said(s: Subject) -> Changes | None:
 
 def untied(s: Subject) -> Changes | None:
     """The change with which the head in the file is the one that is served; None where there is none."""
-    if s.load is None or not any("lm_head" in t.name for t in s.load.seen):
+    if s.load is None or not s.load.seen.has("lm_head"):
         return None
     changes, trial = _with(s, "tie_word_embeddings", False)
     free = trial is not None and trial.contract is not None and not trial.contract.flag("tied", trial.config)
