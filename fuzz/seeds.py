@@ -75,9 +75,11 @@ def tokenizer() -> Iterator[bytes]:
 def pickle() -> Iterator[bytes]:
     """Everything malicious and honest that the tests make."""
     from malicious import EVIL, GOOD, corpus, honest
+    from malicious_calls import ORDINARY, REFUSED, more
 
+    made = (*corpus().values(), *more().values(), *REFUSED.values(), *ORDINARY.values(), *list(honest().values())[::9])
     yield from (b"\1" + GOOD, b"\2" + GOOD, b"\1" + EVIL, b"\2" + EVIL)
-    yield from (b"\0" + data for data in (*corpus().values(), *list(honest().values())[::9]) if len(data) < LONGEST)
+    yield from (b"\0" + data for data in made if len(data) < LONGEST)
 
 
 def settings() -> Iterator[bytes]:
