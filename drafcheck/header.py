@@ -19,7 +19,7 @@ from drafcheck.finding import Location
 from drafcheck.header_json import DTYPE_BITS, WORD, CorruptError, Parser, Run
 from drafcheck.lfs import POINTER_LIMIT, lfs_pointer
 from drafcheck.source import Source, SourceError
-from drafcheck.tensor import Problem, Tensor, Trouble, Uncopied
+from drafcheck.tensor import Problem, Tensor, Trouble, Uncopied, View
 
 HEADER_LIMIT = 100_000_000
 """The longest header in bytes that the safetensors library accepts."""
@@ -34,14 +34,14 @@ class Header:
     """What a weight file declares. ``tensors`` are in the order of the file's bytes (a pickle: of its dict).
 
     ``uncopied`` are the entries of a pickle, tensors or not, that can not be written as safetensors as they lie.
-    ``scattered`` are the stretches of tensors of a pickle that hold all their values and no others, in another order.
+    ``views`` are the places of the tensors of a pickle whose values do not lie in one piece in their order.
     """
 
     tensors: tuple[Tensor, ...] = ()
     problems: tuple[Problem, ...] = ()
     metadata: dict[str, str] = field(default_factory=dict)
     uncopied: dict[str, Uncopied] = field(default_factory=dict)
-    scattered: dict[str, tuple[int, int]] = field(default_factory=dict)
+    views: dict[str, View] = field(default_factory=dict)
 
 
 def read_header(source: Source) -> Header:

@@ -59,14 +59,14 @@ class TensorRecord(NamedTuple):
         return True
 
     @property
-    def dense(self) -> bool:
-        """Whether the elements fill a stretch of the storage without a gap or a double, in whatever order."""
-        step = 1
+    def apart(self) -> bool:
+        """Whether no two elements share a place in the storage, but those of a side that is repeated (stride 0)."""
+        reach = 0
         for stride, size in sorted(zip(self.stride, self.shape, strict=True)):
-            if size != 1 and stride != step:
+            if size != 1 and stride and stride <= reach:
                 return False
-            step *= size
-        return True
+            reach += (size - 1) * stride
+        return 0 not in self.shape
 
 
 class Table(dict[str, Any]):

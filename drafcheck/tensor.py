@@ -33,6 +33,38 @@ class Tensor(NamedTuple):
         return n
 
 
+class View(NamedTuple):
+    """Where the values of a tensor lie that is a view of a storage, in bytes of its file.
+
+    The first one is at ``start``; ``steps`` has, for each side of ``shape``, how far the next one is. No two values
+    share a place, but along a side whose step is 0.
+    """
+
+    start: int
+    shape: tuple[int, ...]
+    steps: tuple[int, ...]
+    width: int
+
+    def sides(self) -> list[tuple[int, int]]:
+        """Size and step of the sides, the widest step first; those that repeat values, or have one, are left out.
+
+        Two sides that lie one in the other without a gap are one.
+        """
+        found: list[tuple[int, int]] = []
+        sides = [(step, size) for size, step in zip(self.shape, self.steps, strict=True) if size != 1 and step]
+        for step, size in sorted(sides, reverse=True):
+            if found and found[-1][1] == size * step:
+                found[-1] = found[-1][0] * size, step
+            else:
+                found.append((size, step))
+        return found
+
+    @property
+    def reach(self) -> int:
+        """The bytes from the first value to the end of the last one."""
+        return self.width + sum((size - 1) * step for size, step in self.sides())
+
+
 class Uncopied(NamedTuple):
     """Why an entry of a file of torch.save can not become a tensor of safetensors by a copy of its bytes.
 

@@ -24,7 +24,7 @@ from drafcheck.pickle_machine import Machine, PickleError
 from drafcheck.pickle_records import Opaque, Storage, Table, TensorRecord, as_text
 from drafcheck.pickle_sweep import STREAM_LIMIT, behind, beside, sweep
 from drafcheck.source import Bounded, Source, SourceError
-from drafcheck.tensor import Problem, Tensor, Trouble, Uncopied
+from drafcheck.tensor import Problem, Tensor, Trouble, Uncopied, View
 from drafcheck.torch_zip import ZIP, Archive, UnreadableError, opened
 from drafcheck.zip_members import DEFLATED, STORED
 
@@ -269,7 +269,7 @@ def _header(source: Source, value: Any, reader: _Reader, foreign: str | None) ->
         tensors,
         (problem,) if problem else (),
         uncopied={**reader.uncopied, **_others(value)},
-        scattered=reader.scattered,
+        views=reader.views,
     )
 
 
@@ -281,7 +281,7 @@ class _Reader:
         self._find = find
         self._hidden = hidden
         self.uncopied: dict[str, Uncopied] = {}
-        self.scattered: dict[str, tuple[int, int]] = {}
+        self.views: dict[str, View] = {}
 
     def tensor(self, name: str, record: TensorRecord | Opaque) -> Tensor:
         """A tensor and its place. Raises PickleError when its storage is not there or too short."""
@@ -292,8 +292,10 @@ class _Reader:
         why = _not_plain(name, record) or (self._hidden if start < 0 else None)
         if why is not None:
             self.uncopied[name] = why
-        if start >= 0 and record.altered is None and not record.contiguous and record.dense:
-            self.scattered[name] = start, stop
+        width = DTYPE_BITS[record.dtype] // 8
+        if start >= 0 and width and record.altered is None and not record.contiguous and record.apart:
+            steps = tuple(stride * width for stride in record.stride)
+            self.views[name] = View(start, record.shape, steps, width)
         if start < 0 or record.altered is not None or not record.contiguous:
             start = stop = -1
         return Tensor(name, record.dtype, record.shape, self._source.name, start, stop)

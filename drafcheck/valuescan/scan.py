@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING
 
 from drafcheck.source import LocalFile, SourceError
@@ -17,8 +18,9 @@ from drafcheck.valuescan.model import TensorValues, Unread, Values
 if TYPE_CHECKING:
     from drafcheck.checkpoint import WeightFile
     from drafcheck.source import Source
-    from drafcheck.tensor import Tensor
+    from drafcheck.tensor import Tensor, View
     from drafcheck.valuescan.kernels import Stretch
+    from drafcheck.valuescan.views import Window
 
 CHUNK = 2 << 20
 """Bytes that are read and looked at in one go: they stay in the cache of one core."""
@@ -32,7 +34,8 @@ Progress = Callable[[int], None]
 @dataclass(frozen=True, slots=True)
 class _Part:
     """A stretch of a tensor: from byte ``start`` to ``stop`` of its file, whole rows of ``row`` bytes from the
-    row ``first`` on. ``whole`` is the stretch of all of the tensor.
+    row ``first`` on. ``whole`` is the stretch of all of the tensor. Of a view they count the bytes of its values alone,
+    and ``window`` is where these lie.
     """
 
     values: TensorValues
@@ -42,6 +45,12 @@ class _Part:
     row: int
     first: int
     whole: tuple[int, int]
+    window: Window | None = None
+
+    @property
+    def length(self) -> int:
+        """The bytes that are read."""
+        return self.window.length if self.window is not None else self.stop - self.start
 
 
 def scan(files: Sequence[WeightFile], share: float = 1.0, progress: Progress | None = None) -> Values:
@@ -64,7 +73,7 @@ def scan(files: Sequence[WeightFile], share: float = 1.0, progress: Progress | N
 def total(files: Sequence[WeightFile], share: float = 1.0) -> int:
     """How many bytes ``scan`` will read, about: for a bar of progress."""
     return int(share * sum(t.stop - t.start for file in files for t in file.header.tensors if t.start >= 0)) + sum(
-        int(share * (stop - start)) for file in files for start, stop in file.header.scattered.values()
+        int(share * view.reach) for file in files for view in file.header.views.values()
     )
 
 
@@ -98,7 +107,7 @@ class _Worker:
             stretch = look(part.values.tensor.dtype, data, part.row)
             with self._lock:
                 _take(part, stretch)
-                self._progress(len(data))
+                self._progress(part.length)
 
     def help(self) -> None:
         """``run`` in a thread of its own."""
@@ -129,11 +138,13 @@ def _parts(files: Sequence[WeightFile], share: float, found: Values) -> Iterator
     for file in files:
         source = _reopened(file.source)
         for tensor in file.header.tensors:
-            place = file.header.scattered.get(tensor.name)
-            if tensor.start < 0 and place is not None and place[1] > place[0]:
-                values = TensorValues(tensor, scattered=True)
+            view = file.header.views.get(tensor.name)
+            if view is not None:
+                from drafcheck.valuescan.views import row_of  # for these files alone
+
+                values = TensorValues(tensor, scattered=row_of(view, CHUNK) is None)
                 found.tensors.append(values)
-                yield from _spread([*_stretches(values, source, *place)], share)
+                yield from _spread([*_seen(values, source, view)], share)
             elif tensor.start < 0:
                 known = file.header.uncopied.get(tensor.name)
                 found.unread.append(
@@ -146,13 +157,25 @@ def _parts(files: Sequence[WeightFile], share: float, found: Values) -> Iterator
 
 
 def _stretches(values: TensorValues, source: Source, begin: int, end: int) -> Iterator[_Part]:
-    row = _row(values.tensor, end - begin) if not values.scattered else end - begin
+    row = _row(values.tensor, end - begin)
     step = max(CHUNK // row, 1) * row
     if row > CHUNK:  # a vector, or rows as long as a book: parts that count as a row each
         step = row = CHUNK
     for number, start in enumerate(range(begin, end, step)):
         stop = min(start + step, end)
         yield _Part(values, source, start, stop, min(row, stop - start), number * (step // row), (begin, end))
+
+
+def _seen(values: TensorValues, source: Source, view: View) -> Iterator[_Part]:
+    """The windows of a view."""
+    from drafcheck.valuescan.views import row_of, windows
+
+    row, at = row_of(view, CHUNK), 0
+    whole = 0, prod(size for size, _ in view.sides()) * view.width
+    for number, window in enumerate(windows(view, CHUNK)):
+        first = at // row if row is not None else number
+        yield _Part(values, source, at, at + window.held, row or window.held, first, whole, window)
+        at += window.held
 
 
 def _row(tensor: Tensor, size: int) -> int:
@@ -179,12 +202,17 @@ def _reopened(source: Source) -> Source:
 
 
 def _read(part: _Part, buffer: memoryview) -> memoryview:
-    size = part.stop - part.start
-    if isinstance(part.source, LocalFile):
-        return part.source.read_into(buffer[:size], part.start)
-    data = part.source.read(part.start, part.stop)
-    if len(data) < size:
-        raise SourceError(f"{part.source.name} ends before byte {part.stop}")
+    start = part.window.start if part.window is not None else part.start
+    data = _bytes(part.source, start, start + part.length, buffer)
+    return part.window.picked(data) if part.window is not None else data
+
+
+def _bytes(source: Source, start: int, stop: int, buffer: memoryview) -> memoryview:
+    if isinstance(source, LocalFile):
+        return source.read_into(buffer[: stop - start], start)
+    data = source.read(start, stop)
+    if len(data) < stop - start:
+        raise SourceError(f"{source.name} ends before byte {stop}")
     return memoryview(data)
 
 

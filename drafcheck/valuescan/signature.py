@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from drafcheck.contract import Table, load_toml
+from drafcheck.source import SourceError
 from drafcheck.valuescan.kernels import as_numbers
 
 if TYPE_CHECKING:
@@ -90,6 +91,8 @@ def _scale(entry: Table, config: Mapping[str, Any]) -> float:
 def _blocks(checkpoint: Checkpoint, tensor: Tensor) -> Iterator[NDArray[np.float64]]:
     """Whole rows from all over the matrix."""
     rows, columns = tensor.shape
+    if tensor.start < 0:
+        raise SourceError(f"the bytes of {tensor.name} do not lie in one piece in {tensor.file}")
     row = (tensor.stop - tensor.start) // rows
     step = max(min(_BLOCK // row, rows, _ROWS), 1)
     places = sorted({i * (rows - step) // max(_BLOCKS - 1, 1) for i in range(_BLOCKS)})
