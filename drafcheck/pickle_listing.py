@@ -85,10 +85,12 @@ class Listing:
             path = _foreign(*arg.split(" ", 1)) if name != "STACK_GLOBAL" else self._stack_global()
             arg = None
         elif name in _STORES:
-            self._memo[len(self._memo) if name == "MEMOIZE" else int(arg)] = self._stack[-1] if self._stack else None
+            if name == "MEMOIZE" or arg is not None:  # what is too long to be a number is passed over
+                place = len(self._memo) if name == "MEMOIZE" else int(arg)
+                self._memo[place] = self._stack[-1] if self._stack else None
             return None
         elif name in _RECALLS:
-            self._stack.append(self._memo.get(int(arg)))
+            self._stack.append(self._memo.get(int(arg)) if arg is not None else None)
             return None
         elif name == "DUP":
             self._stack.append(self._stack[-1] if self._stack else None)

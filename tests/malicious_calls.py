@@ -86,6 +86,8 @@ NAMES: dict[str, bytes] = {
     "a text that is no literal": b"V\\u12\n0" + TOUCH,
     "a place before the memo": b"Np-1\n0" + TOUCH,
     "recalled from before the memo": b"g-1\n0" + TOUCH,
+    "a long place in the memo": b"Np" + b"0" * 5000 + b"1\n0" + TOUCH,
+    "recalled from a long place": b"g" + b"0" * 5000 + b"1\n0" + TOUCH,
     "far in the memo": b"Nr\xff\xff\xff\xff0" + TOUCH,
     "marks": b"(((((" + TOUCH + b"1111N",
     "a mark that is popped": b"(0" + TOUCH,
