@@ -386,11 +386,11 @@ def _run(rule: Rule, seen: Examination) -> None:
 
 
 def _collect(rule: Rule, subject: Subject, seen: Examination) -> None:
-    if (why := why_partly(subject, rule.needs)) is not None:
-        seen.skipped.append((rule.code, why))
-        seen.unmet.add(rule.code)
     for hit in rule.check(subject):
         finding = finding_of(rule, hit, proven=is_proven(rule, subject))
         seen.findings.append(finding)
         if hit.stops:
             seen.stopping.append(finding)
+    if (why := why_partly(subject, rule.needs)) is not None:
+        seen.skipped.append((rule.code, why))
+        seen.unmet.add(rule.code)

@@ -14,6 +14,7 @@ from drafcheck.plan.vocabulary import is_another
 from drafcheck.registry import Hit, rule
 from drafcheck.source import SourceError
 from drafcheck.valuescan.formats import FLOATS
+from drafcheck.valuescan.model import Unread
 from drafcheck.words import count, listed
 
 if TYPE_CHECKING:
@@ -115,9 +116,9 @@ def untrained(s: Subject) -> Iterator[Hit]:
     and whether rows and columns are still independent of each other, as the first steps of training end that. It
     speaks when all of them pass for untouched and every norm is exactly one; one alone proves nothing, as norms stay
     at one in bfloat16 for long. A few hundred steps at a low rate leave no more trace than chance in matrices behind
-    the first: so it is a note, unless `lm_head`, which moves most, is untouched too. Heads too small to tell are passed
-    over. Also reports matrices of one class that hold
-    the same bytes under two names.
+    the first: so it is a note, unless `lm_head`, which moves most, is untouched too, or all is in float32, in which a
+    single step moves every norm off one. Heads too small to tell are passed over. Also reports matrices of one class
+    that hold the same bytes under two names.
 
     ## Why is this bad?
     The drafter guesses at random: accept length 1.01 with random weights (SGLang 0.5.15.post1). Checkpoints of step 0
@@ -143,20 +144,23 @@ def _initial(s: Subject) -> Iterator[Hit]:
     fits: list[Fit] = []
     for v in matrices:
         try:
-            fit = None if v.even else untouched(s.checkpoint, v.tensor, config)
-        except SourceError:
+            fit = None if v.even else untouched(s.checkpoint, _as_it_lies(s, v), config, v.tensor.shape[-1])
+        except SourceError as error:
+            values.unread.append(Unread(v.tensor, error.message))
             return
         if fit is None:
             return
         fits.append(fit)
     if not together(fits):
         return
-    sure = _untouched_head(s, config)
+    still = bool(norms) and all(_in_float32(s, v) for v in (*norms, *matrices))
+    sure = still or _untouched_head(s, config)
     little = "" if sure else ", or was trained very little"
     ones = f", and {count(len(norms), 'norm')} {'is' if len(norms) == 1 else 'are'} exactly one" if norms else ""
+    step = ", which a step of training in float32 ends" if still else ""
     yield Hit(
         f"the head looks as it came from its initialisation{little}: {len(matrices):,} matrices are spread as "
-        f"{fits[0].by} draws them{ones}",
+        f"{fits[0].by} draws them{ones}{step}",
         tuple(Location(file=v.tensor.file, tensor=v.tensor.name) for v in matrices[:3]),
         help="export the training state that you meant: this one was saved before the first step, or is another object"
         if sure
@@ -167,15 +171,35 @@ def _initial(s: Subject) -> Iterator[Hit]:
     )
 
 
+def _in_float32(s: Subject, v: TensorValues) -> bool:
+    """Whether a tensor is float32, and not one of 16 bits that was made longer: a norm of ones may be either."""
+    from drafcheck.valuescan.signature import is_fine
+
+    try:
+        return v.tensor.dtype == "F32" and (v.ones or is_fine(s.checkpoint, _as_it_lies(s, v)))
+    except SourceError:
+        return False
+
+
 def _untouched_head(s: Subject, config: Mapping[str, Any]) -> bool:
     """Whether a head of its own is as it was drawn: each step of training moves all of its rows."""
     from drafcheck.valuescan.signature import judged, untouched
 
-    heads = [t for v in seen_in(s).tensors if "lm_head" in (t := v.tensor).name and judged(t) and not v.even]
+    heads = [v for v in seen_in(s).tensors if "lm_head" in v.tensor.name and judged(v.tensor) and not v.even]
+    fits = (untouched(s.checkpoint, _as_it_lies(s, v), config, v.tensor.shape[-1]) for v in heads)
     try:
-        return bool(heads) and all(untouched(s.checkpoint, t, config) is not None for t in heads)
+        return bool(heads) and all(fit is not None for fit in fits)
     except SourceError:
         return False
+
+
+def _as_it_lies(s: Subject, v: TensorValues) -> Tensor:
+    """A tensor by its bytes: a matrix of a pickle that lies there by columns has these for its rows."""
+    file = s.checkpoint.file(v.tensor.file)
+    place = file.header.scattered.get(v.tensor.name) if file is not None and v.scattered else None
+    if place is None:
+        return v.tensor
+    return v.tensor._replace(shape=v.tensor.shape[::-1], start=place[0], stop=place[1])
 
 
 def _identical(s: Subject) -> Iterator[Hit]:
@@ -183,17 +207,13 @@ def _identical(s: Subject) -> Iterator[Hit]:
     goals = goals_of(s)
     groups: dict[tuple[object, ...], list[TensorValues]] = defaultdict(list)
     for v in seen_in(s).tensors:
-        if (
-            v.whole
-            and not v.even
-            and not v.scattered
-            and _weighs(v)
-            and not any(part in v.tensor.name for part in copied)
-        ):
-            groups[v.tensor.dtype, v.tensor.shape, v.digest].append(v)
+        if v.whole and not v.even and _weighs(v) and not any(part in v.tensor.name for part in copied):
+            groups[v.tensor.dtype, v.tensor.shape, v.digest, v.scattered].append(v)
     for group in groups.values():
-        first, *others = (v.tensor for v in group)
-        same = [t for t in others if _elsewhere(goals, first, t) and alike(s.checkpoint, first, t, fetch=True)]
+        first = group[0].tensor
+        lies = _as_it_lies(s, group[0])
+        others = (v for v in group[1:] if _elsewhere(goals, first, v.tensor))
+        same = [v.tensor for v in others if alike(s.checkpoint, lies, _as_it_lies(s, v), fetch=True)]
         if same:
             names = [first.name, *(t.name for t in same)]
             yield Hit(

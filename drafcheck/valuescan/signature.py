@@ -53,9 +53,14 @@ def judged(tensor: Tensor) -> bool:
     return len(tensor.shape) == 2 and tensor.numel >= LEAST and tensor.dtype in ("BF16", "F16", "F32", "F64")
 
 
-def untouched(checkpoint: Checkpoint, tensor: Tensor, config: Mapping[str, Any]) -> Fit | None:
-    """The initialisation that nothing in a matrix speaks against; None when something does. Raises SourceError."""
-    candidates = [*_candidates(tensor, config)]
+def untouched(
+    checkpoint: Checkpoint, tensor: Tensor, config: Mapping[str, Any], inputs: int | None = None
+) -> Fit | None:
+    """The initialisation that nothing in a matrix speaks against; None when something does. Raises SourceError.
+
+    ``inputs`` is the length of the rows, where the matrix lies by columns and ``tensor`` has these for its rows.
+    """
+    candidates = [*_candidates(tensor.shape[-1] if inputs is None else inputs, config)]
     blocks = []
     for block in _blocks(checkpoint, tensor):
         candidates = [fit for fit in candidates if _within(fit, block)]
@@ -67,6 +72,16 @@ def untouched(checkpoint: Checkpoint, tensor: Tensor, config: Mapping[str, Any])
     return fit if fit is not None and all(_independent(block, _deviation(fit)) for block in blocks) else None
 
 
+def is_fine(checkpoint: Checkpoint, tensor: Tensor) -> bool:
+    """Whether the first row of a float32 matrix has numbers that 16 bits do not hold. Raises SourceError."""
+    width = (tensor.stop - tensor.start) // tensor.shape[0]
+    data = checkpoint.read(tensor._replace(stop=tensor.start + width))
+    values = np.frombuffer(data, "<f4")
+    with np.errstate(over="ignore"):
+        short = (values.view("<u4") & 0xFFFF == 0) | (values == values.astype(np.float16))
+    return bool(np.count_nonzero(short) < values.size / 2)
+
+
 def together(fits: Sequence[Fit]) -> bool:
     """Whether matrices that look untouched one by one do so together: a small excess of all of them is no chance."""
     count = sum(fit.values for fit in fits)
@@ -74,10 +89,10 @@ def together(fits: Sequence[Fit]) -> bool:
     return abs(float(sum(fit.excess for fit in fits))) < 4 * wide * math.sqrt(count) + _SLACK * count
 
 
-def _candidates(tensor: Tensor, config: Mapping[str, Any]) -> Iterator[Fit]:
+def _candidates(inputs: int, config: Mapping[str, Any]) -> Iterator[Fit]:
     for entry in load_toml("initial.toml").get("distribution", []):
         scale = _scale(entry, config)
-        yield Fit(entry["by"], entry["kind"], scale / math.sqrt(tensor.shape[-1]) if "per" in entry else scale)
+        yield Fit(entry["by"], entry["kind"], scale / math.sqrt(inputs) if "per" in entry else scale)
 
 
 def _scale(entry: Table, config: Mapping[str, Any]) -> float:
