@@ -11,10 +11,8 @@ from test_values import check, fresh, spoken
 from variants import healthy
 from weights import Weight
 
-from drafcheck.checkpoint import Checkpoint
 from drafcheck.finding import Severity
 from drafcheck.source import SourceError
-from drafcheck.tensor import Tensor
 
 HEADS = ("copied", "missing")
 
@@ -112,13 +110,32 @@ def test_the_same_bytes_by_columns_are_told_and_a_transposed_one_is_another(tmp_
 def test_a_matrix_that_can_not_be_read_again_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fresh("uniform").write(tmp_path)
 
-    def gone(_: Checkpoint, tensor: Tensor) -> bytes:
-        raise SourceError(f"{tensor.file} ends before byte 9")
+    def gone(*_: object) -> bytes:
+        raise SourceError("model.safetensors ends before byte 9")
 
-    real = Checkpoint.read
-    monkeypatch.setattr(Checkpoint, "read", lambda c, t: gone(c, t) if t.name == "fc.weight" else real(c, t))
+    monkeypatch.setattr("drafcheck.valuescan.signature._rows", gone)
     report = check(tmp_path)
     assert not spoken(report) and report.outcome.value != "clean"
     skipped = [s for s in report.skipped if s.asked]
     assert "DC803" in {s.rule for s in skipped}
     assert all(s.why.endswith("`fc.weight`, not read: model.safetensors ends before byte 9") for s in skipped)
+
+
+@pytest.mark.parametrize(("kind", "steps"), [("uniform", 0), ("normal", 0), ("normal", 300)])
+def test_matrices_that_are_cut_out_of_a_storage_are_looked_at(tmp_path: Path, kind: str, steps: int) -> None:
+    """Every second row of a longer one, and the first columns of a wider one."""
+    torch = pytest.importorskip("torch", reason="writes the pickle")
+    safetensors = pytest.importorskip("safetensors.torch", reason="reads the tensors")
+    fresh(kind, steps).write(tmp_path)
+    [file] = tmp_path.glob("*.safetensors")
+    tensors = {}
+    for number, (name, tensor) in enumerate(safetensors.load_file(file).items()):
+        if tensor.ndim < 2:
+            tensors[name] = tensor
+        elif number % 2:
+            tensors[name] = torch.stack([tensor, torch.full_like(tensor, 9)], 1).flatten(0, 1)[::2]
+        else:
+            tensors[name] = torch.cat([tensor, torch.full_like(tensor, 9)], 1)[:, : tensor.shape[1]]
+    file.unlink()
+    torch.save(tensors, tmp_path / "pytorch_model.bin")
+    assert [(f.rule, f.severity) for f in spoken(check(tmp_path))] == [("DC803", Severity.WARNING)] * (steps == 0)

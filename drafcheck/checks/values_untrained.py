@@ -20,7 +20,7 @@ from drafcheck.words import count, listed
 if TYPE_CHECKING:
     from drafcheck.plan.model import Parameter
     from drafcheck.subject import Subject
-    from drafcheck.tensor import Tensor
+    from drafcheck.tensor import Tensor, View
     from drafcheck.valuescan.model import TensorValues
     from drafcheck.valuescan.signature import Fit
 
@@ -144,7 +144,7 @@ def _initial(s: Subject) -> Iterator[Hit]:
     fits: list[Fit] = []
     for v in matrices:
         try:
-            fit = None if v.even else untouched(s.checkpoint, _as_it_lies(s, v), config, v.tensor.shape[-1])
+            fit = None if v.even else untouched(s.checkpoint, v.tensor, config)
         except SourceError as error:
             values.unread.append(Unread(v.tensor, error.message))
             return
@@ -176,7 +176,7 @@ def _in_float32(s: Subject, v: TensorValues) -> bool:
     from drafcheck.valuescan.signature import is_fine
 
     try:
-        return v.tensor.dtype == "F32" and (v.ones or is_fine(s.checkpoint, _as_it_lies(s, v)))
+        return v.tensor.dtype == "F32" and (v.ones or is_fine(s.checkpoint, v.tensor))
     except SourceError:
         return False
 
@@ -186,34 +186,43 @@ def _untouched_head(s: Subject, config: Mapping[str, Any]) -> bool:
     from drafcheck.valuescan.signature import judged, untouched
 
     heads = [v for v in seen_in(s).tensors if "lm_head" in v.tensor.name and judged(v.tensor) and not v.even]
-    fits = (untouched(s.checkpoint, _as_it_lies(s, v), config, v.tensor.shape[-1]) for v in heads)
+    fits = (untouched(s.checkpoint, v.tensor, config) for v in heads)
     try:
         return bool(heads) and all(fit is not None for fit in fits)
     except SourceError:
         return False
 
 
-def _as_it_lies(s: Subject, v: TensorValues) -> Tensor:
-    """A tensor by its bytes: a matrix of a pickle that lies there by columns has these for its rows."""
-    file = s.checkpoint.file(v.tensor.file)
-    place = file.header.scattered.get(v.tensor.name) if file is not None and v.scattered else None
-    if place is None:
-        return v.tensor
-    return v.tensor._replace(shape=v.tensor.shape[::-1], start=place[0], stop=place[1])
+def _steps(s: Subject, tensor: Tensor) -> tuple[int, ...]:
+    """How far the values of a tensor lie apart along each side, where they are not in their order."""
+    view = _view(s, tensor)
+    return view.steps if view is not None else ()
+
+
+def _in_one_piece(s: Subject, tensor: Tensor) -> Tensor:
+    """A tensor at the place of its bytes, also where these are all there in another order."""
+    view = _view(s, tensor)
+    if view is None or view.reach != tensor.numel * view.width:
+        return tensor
+    return tensor._replace(start=view.start, stop=view.start + view.reach)
+
+
+def _view(s: Subject, tensor: Tensor) -> View | None:
+    file = s.checkpoint.file(tensor.file)
+    return file.header.views.get(tensor.name) if file is not None else None
 
 
 def _identical(s: Subject) -> Iterator[Hit]:
     copied = tuple(load_toml("initial.toml")["copied"]["parts"])
     goals = goals_of(s)
-    groups: dict[tuple[object, ...], list[TensorValues]] = defaultdict(list)
+    groups: dict[tuple[object, ...], list[Tensor]] = defaultdict(list)
     for v in seen_in(s).tensors:
         if v.whole and not v.even and _weighs(v) and not any(part in v.tensor.name for part in copied):
-            groups[v.tensor.dtype, v.tensor.shape, v.digest, v.scattered].append(v)
+            groups[v.tensor.dtype, v.tensor.shape, v.digest, _steps(s, v.tensor)].append(v.tensor)
     for group in groups.values():
-        first = group[0].tensor
-        lies = _as_it_lies(s, group[0])
-        others = (v for v in group[1:] if _elsewhere(goals, first, v.tensor))
-        same = [v.tensor for v in others if alike(s.checkpoint, lies, _as_it_lies(s, v), fetch=True)]
+        first, *others = group
+        there = (t for t in others if _elsewhere(goals, first, t))
+        same = [t for t in there if alike(s.checkpoint, _in_one_piece(s, first), _in_one_piece(s, t), fetch=True)]
         if same:
             names = [first.name, *(t.name for t in same)]
             yield Hit(

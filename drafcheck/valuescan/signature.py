@@ -15,6 +15,7 @@ import numpy as np
 
 from drafcheck.contract import Table, load_toml
 from drafcheck.source import SourceError
+from drafcheck.tensor import View
 from drafcheck.valuescan.kernels import as_numbers
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ _BLOCK = 1 << 20
 """So many blocks of so many bytes are read of a matrix, spread over it."""
 
 _ROWS = 1024
+_WINDOW = 2 << 20  # bytes that are read at once, with what lies between the values
 
 _SIGMAS = 5.0
 LEAST = 1 << 15
@@ -53,14 +55,9 @@ def judged(tensor: Tensor) -> bool:
     return len(tensor.shape) == 2 and tensor.numel >= LEAST and tensor.dtype in ("BF16", "F16", "F32", "F64")
 
 
-def untouched(
-    checkpoint: Checkpoint, tensor: Tensor, config: Mapping[str, Any], inputs: int | None = None
-) -> Fit | None:
-    """The initialisation that nothing in a matrix speaks against; None when something does. Raises SourceError.
-
-    ``inputs`` is the length of the rows, where the matrix lies by columns and ``tensor`` has these for its rows.
-    """
-    candidates = [*_candidates(tensor.shape[-1] if inputs is None else inputs, config)]
+def untouched(checkpoint: Checkpoint, tensor: Tensor, config: Mapping[str, Any]) -> Fit | None:
+    """The initialisation that nothing in a matrix speaks against; None when something does. Raises SourceError."""
+    candidates = [*_candidates(tensor.shape[-1], config)]
     blocks = []
     for block in _blocks(checkpoint, tensor):
         candidates = [fit for fit in candidates if _within(fit, block)]
@@ -74,9 +71,7 @@ def untouched(
 
 def is_fine(checkpoint: Checkpoint, tensor: Tensor) -> bool:
     """Whether the first row of a float32 matrix has numbers that 16 bits do not hold. Raises SourceError."""
-    width = (tensor.stop - tensor.start) // tensor.shape[0]
-    data = checkpoint.read(tensor._replace(stop=tensor.start + width))
-    values = np.frombuffer(data, "<f4")
+    values = np.frombuffer(_rows(checkpoint, tensor, _view(checkpoint, tensor), 0, 1), "<f4")
     with np.errstate(over="ignore"):
         short = (values.view("<u4") & 0xFFFF == 0) | (values == values.astype(np.float16))
     return bool(np.count_nonzero(short) < values.size / 2)
@@ -104,20 +99,40 @@ def _scale(entry: Table, config: Mapping[str, Any]) -> float:
 
 
 def _blocks(checkpoint: Checkpoint, tensor: Tensor) -> Iterator[NDArray[np.float64]]:
-    """Whole rows from all over the matrix."""
-    rows, columns = tensor.shape
-    if tensor.start < 0:
-        raise SourceError(f"the bytes of {tensor.name} do not lie in one piece in {tensor.file}")
-    row = (tensor.stop - tensor.start) // rows
-    step = max(min(_BLOCK // row, rows, _ROWS), 1)
+    """Whole rows from all over the matrix; whole columns, as rows, where it lies by columns."""
+    view = _view(checkpoint, tensor)
+    rows, columns = view.shape
+    step = max(min(_BLOCK // (columns * view.width), rows, _ROWS), 1)
     places = sorted({i * (rows - step) // max(_BLOCKS - 1, 1) for i in range(_BLOCKS)})
     last = -step
     for place in places:
         if place >= last + step:  # a small matrix is read once
             last = place
-            start = tensor.start + place * row
-            data = checkpoint.read(tensor._replace(start=start, stop=start + step * row))
-            yield as_numbers(tensor.dtype, data).reshape(step, columns)
+            yield as_numbers(tensor.dtype, _rows(checkpoint, tensor, view, place, step)).reshape(step, columns)
+
+
+def _view(checkpoint: Checkpoint, tensor: Tensor) -> View:
+    """Where the values of a matrix lie, as that of its transpose where it lies by columns. Raises SourceError."""
+    file = checkpoint.file(tensor.file)
+    view = file.header.views.get(tensor.name) if file is not None else None
+    if view is not None and len(view.shape) == 2:
+        return view if view.steps[0] >= view.steps[1] else view._replace(shape=view.shape[::-1], steps=view.steps[::-1])
+    if file is None or tensor.start < 0:
+        raise SourceError(f"the bytes of {tensor.name} cannot be addressed in {tensor.file}")
+    rows, columns = tensor.shape
+    row = (tensor.stop - tensor.start) // rows
+    return View(tensor.start, (rows, columns), (row, row // columns), row // columns)
+
+
+def _rows(checkpoint: Checkpoint, tensor: Tensor, view: View, first: int, count: int) -> bytes:
+    """The values of so many rows. Raises SourceError."""
+    from drafcheck.valuescan.views import windows
+
+    file = checkpoint.file(tensor.file)
+    assert file is not None  # else there is no view
+    part = view._replace(start=view.start + first * view.steps[0], shape=(count, view.shape[1]))
+    read = ((w, memoryview(file.read(w.start, w.start + w.length))) for w in windows(part, _WINDOW))
+    return b"".join(window.picked(data) for window, data in read)
 
 
 def _within(fit: Fit, block: NDArray[np.float64]) -> bool:
