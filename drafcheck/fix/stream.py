@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from drafcheck.fix.pieces import Piece, Span
+from drafcheck.matrix import APART
 from drafcheck.source import LocalFile, Source, SourceError
 
 BUFFER = 4 << 20
@@ -57,17 +58,18 @@ class Stream:
         Raises SourceError when a piece can not be read whole, OSError when the goal takes no more.
         """
         self._goal, self._at, self._begun, self._filled = goal, 0, 0, 0
-        for piece in pieces:
-            if isinstance(piece, bytes):
-                self._put(piece)
-            elif isinstance(piece.source, LocalFile):
-                self._copy(piece.source, piece.start, piece.stop)
+        for run in _together(pieces):
+            first = run[0]
+            if isinstance(first, bytes):
+                self._put(first)
+            elif isinstance(first.source, LocalFile):
+                self._copy(first.source, first.start, first.stop)
             else:
-                self._fetch(piece)
+                self._fetch(first.source, [(span.start, span.stop) for span in run if isinstance(span, Span)])
         self._flush()
         return self._at
 
-    def _put(self, data: bytes) -> None:
+    def _put(self, data: bytes | memoryview) -> None:
         """Bytes that are in memory."""
         view = memoryview(data)
         while view:
@@ -76,15 +78,17 @@ class Stream:
             self._filled += len(part)
             view = view[len(part) :]
 
-    def _fetch(self, span: Span) -> None:
-        """A stretch of a file that is no file of this machine."""
-        for start in range(span.start, span.stop, REMOTE):
-            stop = min(start + REMOTE, span.stop)
-            data = span.source.read(start, stop)
+    def _fetch(self, source: Source, spans: Sequence[tuple[int, int]]) -> None:
+        """Stretches, in ascending order, of a file that is no file of this machine: one long one, or a few near."""
+        first, last = spans[0][0], spans[-1][1]
+        for start in range(first, last, REMOTE):
+            stop = min(start + REMOTE, last)
+            data = source.read(start, stop)
             if len(data) < stop - start:
-                raise _too_short(span.source)
-            self._put(data)
-        span.source.close()
+                raise _too_short(source)
+            for begin, end in spans:
+                self._put(memoryview(data)[max(begin - start, 0) : max(end - start, 0)])
+        source.close()
 
     def _copy(self, source: LocalFile, start: int, stop: int) -> None:
         """A stretch of a file of this machine."""
@@ -155,6 +159,26 @@ class Stream:
                 raise SourceError(f"{source.name} could not be read: {_words(error)}") from error
             source.close()
         return self._open[source.path]
+
+
+def _together(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
+    """The pieces, those of a file far away that lie near each other in its order together: at most ``REMOTE`` bytes."""
+    run: list[Piece] = []
+    for piece in pieces:
+        if run and not _is_near(run[0], run[-1], piece):
+            yield run
+            run = []
+        run.append(piece)
+    if run:
+        yield run
+
+
+def _is_near(first: Piece, last: Piece, piece: Piece) -> bool:
+    if not isinstance(first, Span) or not isinstance(last, Span) or not isinstance(piece, Span):
+        return False
+    source = piece.source
+    near = 0 <= piece.start - last.stop <= APART and piece.stop - first.start <= REMOTE
+    return near and source is first.source and not isinstance(source, LocalFile)
 
 
 def _too_short(source: Source) -> SourceError:
