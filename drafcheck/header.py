@@ -19,7 +19,7 @@ from drafcheck.finding import Location
 from drafcheck.header_json import DTYPE_BITS, WORD, CorruptError, Parser, Run
 from drafcheck.lfs import POINTER_LIMIT, lfs_pointer
 from drafcheck.source import Source, SourceError
-from drafcheck.tensor import Problem, Tensor, Trouble, Uncopied, View
+from drafcheck.tensor import Packed, Problem, Tensor, Trouble, Uncopied, View
 
 HEADER_LIMIT = 100_000_000
 """The longest header in bytes that the safetensors library accepts."""
@@ -34,7 +34,8 @@ class Header:
     """What a weight file declares. ``tensors`` are in the order of the file's bytes (a pickle: of its dict).
 
     ``uncopied`` are the entries of a pickle, tensors or not, that can not be written as safetensors as they lie.
-    ``views`` are the places of the tensors of a pickle whose values do not lie in one piece in their order.
+    ``views`` are the places of the tensors of a pickle whose values do not lie in one piece in their order, ``packed``
+    those of the ones in compressed files of its archive.
     """
 
     tensors: tuple[Tensor, ...] = ()
@@ -42,6 +43,7 @@ class Header:
     metadata: dict[str, str] = field(default_factory=dict)
     uncopied: dict[str, Uncopied] = field(default_factory=dict)
     views: dict[str, View] = field(default_factory=dict)
+    packed: dict[str, Packed] = field(default_factory=dict)
 
 
 def read_header(source: Source) -> Header:

@@ -60,9 +60,27 @@ class View(NamedTuple):
         return found
 
     @property
+    def ordered(self) -> bool:
+        """Whether the values come in the order of their places, none of them repeated."""
+        steps = [step for size, step in zip(self.shape, self.steps, strict=True) if size != 1]
+        return 0 not in steps and steps == sorted(steps, reverse=True)
+
+    @property
     def reach(self) -> int:
         """The bytes from the first value to the end of the last one."""
         return self.width + sum((size - 1) * step for size, step in self.sides())
+
+
+class Packed(NamedTuple):
+    """Where the storage of a tensor lies deflated: from ``start`` to ``stop`` of its file; ``size`` bytes unpacked.
+
+    ``view`` has the places of the values in the storage.
+    """
+
+    start: int
+    stop: int
+    size: int
+    view: View
 
 
 class Uncopied(NamedTuple):

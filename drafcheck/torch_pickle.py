@@ -12,19 +12,19 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable
 from typing import Any
 
 from drafcheck.finding import Location
 from drafcheck.header import Header
-from drafcheck.header_json import DTYPE_BITS, METADATA
+from drafcheck.header_json import DTYPE_BITS
 from drafcheck.lfs import POINTER_LIMIT, lfs_pointer
 from drafcheck.pickle_listing import Asked, told
 from drafcheck.pickle_machine import Machine, PickleError
+from drafcheck.pickle_places import Reader
 from drafcheck.pickle_records import Opaque, Storage, Table, TensorRecord, as_text
 from drafcheck.pickle_sweep import STREAM_LIMIT, behind, beside, sweep
 from drafcheck.source import Bounded, Source, SourceError
-from drafcheck.tensor import Problem, Tensor, Trouble, Uncopied, View
+from drafcheck.tensor import Problem, Trouble, Uncopied
 from drafcheck.torch_zip import ZIP, Archive, UnreadableError, opened
 from drafcheck.zip_members import DEFLATED, STORED
 
@@ -38,7 +38,6 @@ _CONVERT = (
     '"model.safetensors")'
 )
 
-Finder = Callable[[Storage], "tuple[int, int] | None"]
 Places = dict[str, tuple[int, int]]
 """Where the bytes of each storage lie: (start, stop) in the file, start -1 when they cannot be addressed."""
 
@@ -136,7 +135,7 @@ def _from_archive(source: Source, archive: Archive) -> Header:
     if cut is not None:
         return _cut(source, cut)
     places = _Places(archive)
-    return _header(source, value, _Reader(source, places.find, places.hidden), machine.foreign)
+    return _header(source, value, Reader(source, places.find, places.hidden, places.packed), machine.foreign)
 
 
 def _check_records(archive: Archive) -> None:
@@ -192,6 +191,14 @@ class _Places:
         start = self._archive.start(name)
         return start, start + info.file_size
 
+    def packed(self, storage: Storage) -> tuple[int, int, int] | None:
+        """(start, stop) of a compressed storage and its length unpacked; None for another, or a big-endian one."""
+        info = self._archive.members[f"{self._archive.prefix}data/{storage.key}"]
+        if self._swapped or info.compress_type != DEFLATED:
+            return None
+        start, _ = self._archive.begins(info)
+        return start, start + info.compress_size, info.file_size
+
 
 # The format before 1.6: five pickles (magic, protocol, system, the dict, the keys), then the storages.
 
@@ -213,7 +220,7 @@ def _read_legacy(source: Source) -> Header:
         return _failed(source, Trouble.UNSAFE_PICKLE, _asks(source, asked))
     if cut is not None:
         return _cut(source, cut)
-    reader = _Reader(source, lambda storage: places.get(storage.key), _UNPLACED)
+    reader = Reader(source, lambda storage: places.get(storage.key), _UNPLACED)
     return _header(source, value, reader, machine.foreign)
 
 
@@ -253,7 +260,7 @@ def _is_tensor(item: Any) -> bool:
     return isinstance(item, TensorRecord) or (isinstance(item, Opaque) and item.is_tensor)
 
 
-def _header(source: Source, value: Any, reader: _Reader, foreign: str | None) -> Header:
+def _header(source: Source, value: Any, reader: Reader, foreign: str | None) -> Header:
     if not isinstance(value, Table):
         raise UnreadableError("does not hold a dict at its top level, which is what loaders take the tensors from")
     tensors = tuple(reader.tensor(name, record) for name, record in _tensors(value))
@@ -270,73 +277,8 @@ def _header(source: Source, value: Any, reader: _Reader, foreign: str | None) ->
         (problem,) if problem else (),
         uncopied={**reader.uncopied, **_others(value)},
         views=reader.views,
+        packed=reader.packed,
     )
-
-
-class _Reader:
-    """Finds the bytes of tensors. ``uncopied`` are those that it could not find, or that are not their values."""
-
-    def __init__(self, source: Source, find: Finder, hidden: Uncopied) -> None:
-        self._source = source
-        self._find = find
-        self._hidden = hidden
-        self.uncopied: dict[str, Uncopied] = {}
-        self.views: dict[str, View] = {}
-
-    def tensor(self, name: str, record: TensorRecord | Opaque) -> Tensor:
-        """A tensor and its place. Raises PickleError when its storage is not there or too short."""
-        if isinstance(record, Opaque):
-            self.uncopied[name] = record.about
-            return Tensor(name, record.dtype, record.shape, self._source.name)
-        start, stop = self._place(name, record)
-        why = _not_plain(name, record) or (self._hidden if start < 0 else None)
-        if why is not None:
-            self.uncopied[name] = why
-        width = DTYPE_BITS[record.dtype] // 8
-        if start >= 0 and width and record.altered is None and not record.contiguous and record.apart:
-            steps = tuple(stride * width for stride in record.stride)
-            self.views[name] = View(start, record.shape, steps, width)
-        if start < 0 or record.altered is not None or not record.contiguous:
-            start = stop = -1
-        return Tensor(name, record.dtype, record.shape, self._source.name, start, stop)
-
-    def _place(self, name: str, record: TensorRecord) -> tuple[int, int]:
-        storage, width = record.storage, DTYPE_BITS[record.dtype] // 8 or 1
-        place = self._find(storage)
-        if place is None:
-            raise PickleError(f"lacks the storage {storage.key:.60} of the tensor {name:.200}")
-        start, stop = place
-        first = record.offset * width + storage.offset * storage.width
-        held = min(stop - start, storage.numel * storage.width)
-        if first + _reach(record) * width > held:
-            raise PickleError(f"has a tensor {name:.200} that reaches past its storage of {held} bytes")
-        count = 1
-        for dimension in record.shape:
-            count *= dimension
-        return (start + first, start + first + count * width) if start >= 0 else (-1, -1)
-
-
-def _not_plain(name: str, record: TensorRecord) -> Uncopied | None:
-    """Why a tensor can not be written as safetensors by a copy of its bytes; None when nothing speaks against it."""
-    if name == METADATA:
-        return Uncopied("has a name that safetensors keeps for itself")
-    if not _is_text(name):
-        return Uncopied("has a name that is no text")
-    if record.altered is not None:
-        return record.altered
-    if not record.contiguous:
-        return Uncopied("does not lie in one piece in the order of its values", "contiguous()")
-    if DTYPE_BITS[record.dtype] < 8:
-        return Uncopied("has several values in a byte, which safetensors counts otherwise")
-    return None
-
-
-def _is_text(name: str) -> bool:
-    try:
-        name.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _other(item: Any) -> Uncopied:
@@ -354,13 +296,6 @@ def _others(value: Table) -> dict[str, Uncopied]:
     if isinstance(kept, Table) and not kept and kept.odd is None:
         del found["_metadata"]
     return found if value.odd is None else {**found, value.odd: Uncopied("is a key that is no text")}
-
-
-def _reach(record: TensorRecord) -> int:
-    """How many elements of the storage, counted from the offset, the tensor spans."""
-    if 0 in record.shape:
-        return 0
-    return 1 + sum((size - 1) * step for size, step in zip(record.shape, record.stride, strict=True))
 
 
 def _nested(source: Source, value: Table) -> Problem | None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import math
 import random
 import struct
+import zipfile
 from pathlib import Path
 from typing import Any
+from zipfile import ZIP_DEFLATED
 
 import numpy as np
 import pytest
@@ -17,6 +20,7 @@ from weightfiles import Storage, archive, legacy, state, tensor
 from drafcheck.checkpoint import WeightFile
 from drafcheck.source import LocalFile, bytes_read
 from drafcheck.tensor import View
+from drafcheck.valuescan import packed as unpacking
 from drafcheck.valuescan.model import Values
 from drafcheck.valuescan.scan import CHUNK, scan, total
 from drafcheck.valuescan.views import row_of, windows
@@ -46,7 +50,12 @@ def values_of(
     shape, stride, offset = VIEWS[view]
     data = state({"t": tensor(Storage("FloatStorage", "0", base.size), shape, stride, offset)})
     raw = base.tobytes()
-    path.write_bytes(archive(data, {"0": raw}) if form == "zip" else legacy(data, {"0": (base.size, raw)}))
+    made = {
+        "zip": lambda: archive(data, {"0": raw}),
+        "packed": lambda: archive(data, {"0": raw}, method=ZIP_DEFLATED),
+        "legacy": lambda: legacy(data, {"0": (base.size, raw)}),
+    }
+    path.write_bytes(made[form]())
     file = WeightFile(LocalFile(path))
     assert not file.header.problems
     return scan([file])
@@ -58,7 +67,7 @@ def expected(view: str, base: np.ndarray[Any, Any] = BASE) -> np.ndarray[Any, An
     return np.lib.stride_tricks.as_strided(base[offset:], shape, steps).copy()
 
 
-@pytest.mark.parametrize("form", ["zip", "legacy"])
+@pytest.mark.parametrize("form", ["zip", "legacy", "packed"])
 @pytest.mark.parametrize("view", VIEWS)
 def test_the_values_are_those_of_the_view(tmp_path: Path, view: str, form: str) -> None:
     (values,) = values_of(tmp_path / "x.bin", view, form=form).tensors
@@ -68,13 +77,14 @@ def test_the_values_are_those_of_the_view(tmp_path: Path, view: str, form: str) 
     assert not values.even or wanted.max() == wanted.min()
 
 
+@pytest.mark.parametrize("form", ["zip", "packed"])
 @pytest.mark.parametrize("view", VIEWS)
-def test_one_value_that_is_none_counts_where_it_is_the_views_own(tmp_path: Path, view: str) -> None:
+def test_one_value_that_is_none_counts_where_it_is_the_views_own(tmp_path: Path, view: str, form: str) -> None:
     shape, stride, _ = VIEWS[view]
     for at in range(0, BASE.size, 7):
         base = BASE.copy()
         base[at] = math.nan
-        (values,) = values_of(tmp_path / "x.bin", view, base).tensors
+        (values,) = values_of(tmp_path / "x.bin", view, base, form).tensors
         bad = np.flatnonzero(np.isnan(expected(view, base)).ravel())
         distinct = math.prod(n for n, step in zip(shape, stride, strict=True) if step or n == 1)
         assert values.bad == len(bad) * distinct // math.prod(shape)
@@ -170,6 +180,8 @@ def test_a_head_that_nobody_trained_with_a_matrix_that_is_turned_ends_no_rule(tm
     tensors["fc.weight"] = tensors["fc.weight"].T.contiguous().T
     torch.save(tensors, tmp_path / "pytorch_model.bin")
     assert "DC999" not in {f.rule for f in check(tmp_path).findings}
+    zipped_again(tmp_path / "pytorch_model.bin")
+    assert "DC999" not in {f.rule for f in check(tmp_path).findings}
 
 
 def test_the_place_is_counted_from_the_views_start(tmp_path: Path) -> None:
@@ -180,3 +192,81 @@ def test_the_place_is_counted_from_the_views_start(tmp_path: Path) -> None:
     view = WeightFile(LocalFile(tmp_path / "x.bin")).header.views["t"]
     assert struct.unpack("<q", raw[view.start : view.start + 8]) == (1,)
     assert (view.shape, view.steps, view.width, view.reach) == ((3,), (16,), 8, 40)
+
+
+def zipped_again(path: Path) -> None:
+    """Compress the files of an archive."""
+    raw = io.BytesIO(path.read_bytes())
+    with zipfile.ZipFile(raw) as old, zipfile.ZipFile(path, "w", ZIP_DEFLATED) as new:
+        for name in old.namelist():
+            new.writestr(name, old.read(name))
+
+
+def packed(data: np.ndarray[Any, Any], shape: tuple[int, ...]) -> bytes:
+    """An archive of one compressed tensor."""
+    stride = tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
+    pickled = state({"t": tensor(Storage("FloatStorage", "0", data.size), shape, stride)})
+    return archive(pickled, {"0": data.tobytes()}, method=ZIP_DEFLATED)
+
+
+def test_a_compressed_tensor_of_many_parts(tmp_path: Path) -> None:
+    base = np.random.default_rng(1).random((3000, 1000), np.float32)
+    base[1234] = 0
+    base[2000, 7] = math.nan
+    (tmp_path / "x.bin").write_bytes(packed(base, base.shape))
+    file = WeightFile(LocalFile(tmp_path / "x.bin"))
+    told: list[int] = []
+    (values,) = scan([file], progress=told.append).tensors
+    assert (values.seen, values.rows, values.empty) == (3_000_000, 3000, {1234})
+    assert (values.bad, values.first) == (1, 2_000_007) and not values.scattered
+    assert sum(told) == total([file]) == base.nbytes
+    (part,) = scan([file], share=0.3).tensors
+    assert 0 < part.seen < 2_000_000
+
+
+def test_compressed_bytes_that_are_broken_are_said(tmp_path: Path) -> None:
+    raw = bytearray(packed(BASE, (120,)))
+    place = WeightFile(_written(tmp_path, bytes(raw))).header.packed["t"]
+    assert place.size == BASE.nbytes and place.view == View(0, (120,), (4,), 4)
+    raw[place.start : place.stop] = bytes(place.stop - place.start)
+    found = scan([WeightFile(_written(tmp_path, bytes(raw)))])
+    assert [u.why for u in found.unread] == ["x.bin has compressed bytes that are broken or too few"]
+    assert not found.tensors
+
+
+def _written(folder: Path, raw: bytes) -> LocalFile:
+    (folder / "x.bin").write_bytes(raw)
+    return LocalFile(folder / "x.bin")
+
+
+@pytest.mark.parametrize("least", [1 << 20, 1 << 28])
+def test_a_bomb_is_not_unpacked(tmp_path: Path, least: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Zeros in a thousandth of their bytes: weights that compress so well are small."""
+    monkeypatch.setattr(unpacking, "SIZE", least)
+    file = WeightFile(_written(tmp_path, packed(np.zeros(1_000_000, np.float32), (1_000_000,))))
+    found = scan([file])
+    if least > 4_000_000:
+        assert found.tensors[0].zero and not found.unread
+    else:
+        assert [u.why.partition(" bytes say that they ")[2] for u in found.unread] == ["unpack to 4,000,000"]
+        assert not found.tensors
+
+
+def test_a_draft_that_was_zipped_again_is_a_healthy_draft(tmp_path: Path) -> None:
+    """torch loads an archive whose files are compressed; so do engines."""
+    torch = pytest.importorskip("torch", reason="writes the pickle")
+    folder = healthy().write(tmp_path / "ckpt")
+    [file] = folder.glob("*.safetensors")
+    tensors = pytest.importorskip("safetensors.torch").load_file(file)
+    file.unlink()
+    for bad in (False, True):
+        if bad:
+            tensors["fc.weight"][3, 5] = math.inf
+        path = folder / "pytorch_model.bin"
+        torch.save(tensors, path)
+        zipped_again(path)
+        assert torch.equal(torch.load(path, weights_only=True)["fc.weight"], tensors["fc.weight"])
+        report = check(folder)
+        assert report.values == 1 and not [s for s in report.skipped if s.asked]
+        said = ["`fc.weight` holds 1 value that is Inf or NaN, the first at [3, 5]"] if bad else []
+        assert [f.message for f in spoken(report)] == said

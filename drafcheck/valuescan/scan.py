@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from drafcheck.valuescan.model import TensorValues, Unread, Values
 if TYPE_CHECKING:
     from drafcheck.checkpoint import WeightFile
     from drafcheck.source import Source
-    from drafcheck.tensor import Tensor, View
+    from drafcheck.tensor import Packed, Tensor, View
     from drafcheck.valuescan.kernels import Stretch
     from drafcheck.valuescan.views import Window
 
@@ -35,7 +35,7 @@ Progress = Callable[[int], None]
 class _Part:
     """A stretch of a tensor: from byte ``start`` to ``stop`` of its file, whole rows of ``row`` bytes from the
     row ``first`` on. ``whole`` is the stretch of all of the tensor. Of a view they count the bytes of its values alone,
-    and ``window`` is where these lie.
+    and ``window`` is where these lie. ``rest`` are those that can be read after this one alone.
     """
 
     values: TensorValues
@@ -46,6 +46,7 @@ class _Part:
     first: int
     whole: tuple[int, int]
     window: Window | None = None
+    rest: tuple[_Part, ...] = ()
 
     @property
     def length(self) -> int:
@@ -73,7 +74,9 @@ def scan(files: Sequence[WeightFile], share: float = 1.0, progress: Progress | N
 def total(files: Sequence[WeightFile], share: float = 1.0) -> int:
     """How many bytes ``scan`` will read, about: for a bar of progress."""
     return int(share * sum(t.stop - t.start for file in files for t in file.header.tensors if t.start >= 0)) + sum(
-        int(share * view.reach) for file in files for view in file.header.views.values()
+        int(share * view.reach)
+        for file in files
+        for view in (*file.header.views.values(), *(packed.view for packed in file.header.packed.values()))
     )
 
 
@@ -90,24 +93,31 @@ class _Worker:
 
     def run(self) -> None:
         """Take part after part until there is none. What goes wrong in a helper is raised by the first thread."""
-        from drafcheck.valuescan.kernels import look
-
         buffer = memoryview(bytearray(CHUNK))
         while not self.stopped:
             with self._lock:
                 part = next(self._parts, None)
             if part is None:
                 return
-            try:
-                data = _read(part, buffer)
-            except SourceError as error:
-                with self._lock:
-                    _give_up(self._found, part, error.message)
-                continue
-            stretch = look(part.values.tensor.dtype, data, part.row)
+            for piece in (part, *part.rest):
+                if not self._look(piece, buffer):
+                    break
+
+    def _look(self, part: _Part, buffer: memoryview) -> bool:
+        """Read a part and keep what it holds. Whether it could be read and another one may be."""
+        from drafcheck.valuescan.kernels import look
+
+        try:
+            data = _read(part, buffer)
+        except SourceError as error:
             with self._lock:
-                _take(part, stretch)
-                self._progress(part.length)
+                _give_up(self._found, part, error.message)
+            return False
+        stretch = look(part.values.tensor.dtype, data, part.row)
+        with self._lock:
+            _take(part, stretch)
+            self._progress(part.length)
+        return not self.stopped
 
     def help(self) -> None:
         """``run`` in a thread of its own."""
@@ -145,6 +155,8 @@ def _parts(files: Sequence[WeightFile], share: float, found: Values) -> Iterator
                 values = TensorValues(tensor, scattered=row_of(view, CHUNK) is None)
                 found.tensors.append(values)
                 yield from _spread([*_seen(values, source, view)], share)
+            elif tensor.name in file.header.packed:
+                yield from _inflated(tensor, source, file.header.packed[tensor.name], share, found)
             elif tensor.start < 0:
                 known = file.header.uncopied.get(tensor.name)
                 found.unread.append(
@@ -176,6 +188,25 @@ def _seen(values: TensorValues, source: Source, view: View) -> Iterator[_Part]:
         first = at // row if row is not None else number
         yield _Part(values, source, at, at + window.held, row or window.held, first, whole, window)
         at += window.held
+
+
+def _inflated(tensor: Tensor, source: Source, packed: Packed, share: float, found: Values) -> Iterator[_Part]:
+    """The parts of a compressed tensor as one: they are unpacked one after the other."""
+    from drafcheck.valuescan.packed import Inflated, refused
+    from drafcheck.valuescan.views import row_of
+
+    if (why := refused(packed)) is not None:
+        found.unread.append(Unread(tensor, why))
+        return
+    unpacked, view = Inflated(source, packed), packed.view
+    dense = view.reach == tensor.numel * view.width and view.ordered
+    values = TensorValues(tensor, scattered=not dense and row_of(view, CHUNK) is None)
+    found.tensors.append(values)
+    parts = (
+        _stretches(values, unpacked, view.start, view.start + view.reach) if dense else _seen(values, unpacked, view)
+    )
+    first, *rest = _spread([*parts], share)
+    yield replace(first, rest=tuple(rest))
 
 
 def _row(tensor: Tensor, size: int) -> int:

@@ -60,8 +60,7 @@ def windows(view: View, most: int) -> Iterator[Window]:
 
 def row_of(view: View, most: int) -> int | None:
     """The bytes of a row, where the windows hold whole rows in the order of the tensor; None where they do not."""
-    steps = [step for size, step in zip(view.shape, view.steps, strict=True) if size != 1]
-    if len(view.shape) < 2 or view.shape[-1] == 1 or 0 in steps or steps != sorted(steps, reverse=True):
+    if len(view.shape) < 2 or view.shape[-1] == 1 or not view.ordered:
         return None
     size, step = view.sides()[-1]  # of one row, or of several without a gap between them
     return view.shape[-1] * view.width if view.width + (size - 1) * step <= most else None
