@@ -14,8 +14,8 @@ and 1e-4, had less than a tenth of the rows that miss there at any step; maps sc
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -113,12 +113,20 @@ def aligned(ours: Matrix, theirs: Matrix, readings: Mapping[str, Sequence[int]])
     if len(ids) < _LEAST:
         return None
     tokens = _tokens(readings, ids, rows)
-    beside = {name: one for name, one in tokens.items() if _near(one, tokens[next(iter(tokens))])}
-    pair = _Pair(_numbers(ours, ids), ids)
-    found = pair.judge(theirs, beside)
-    rest = {name: one for name, one in tokens.items() if name not in beside}
-    if found.verdict != "right" and rest:
-        found = pair.judge(theirs, {**beside, **rest})
+    name, named = next(iter(tokens.items()))
+    beside = {other: one for other, one in tokens.items() if _near(one, named)}
+    kept = _fetched(theirs, beside.values())
+    draft = _stacked(ours, _fetched(ours, [ids]), ids)
+    sight = _Sight(_cosines(draft), _stacked(theirs, kept, named), named)
+    found = sight.judged(name, ids, draft)
+    for other in list(beside)[1:]:
+        found = sight.also(found, other, _stacked(theirs, kept, beside[other]), beside[other])
+    if found.verdict == "right" or min(found.structure) < _STRUCTURE:
+        return found
+    del kept, draft
+    for other, one in tokens.items():
+        if other not in beside:
+            found = sight.also(found, other, _stacked(theirs, _fetched(theirs, [one]), one), one)
     return found
 
 
@@ -146,65 +154,55 @@ def _near(tokens: Sequence[int], others: Sequence[int]) -> bool:
 
 
 @dataclass(slots=True)
-class _Pair:
-    """The sampled rows of the draft's head, of the draft ids ``ids``."""
+class _Sight:
+    """How near the sampled rows of the draft's head are to each other; the target's ``rows`` of their ``tokens``.
 
-    ours: Rows
-    ids: Sequence[int]
+    ``anchors`` are the places of those that agree with the mapping in question, ``doubts`` of those in doubt.
+    """
 
-    def judge(self, theirs: Matrix, readings: Mapping[str, Sequence[int]]) -> Alignment:
-        """Hold them against the target's rows of these tokens; the first reading is the one in question."""
-        kept = _raw(theirs, {token for tokens in readings.values() for token in tokens if token >= 0})
-        near, width = _cosines(self.ours), self.ours.shape[1]
-        agree: dict[str, float] = {}
-        named: tuple[Rows, Rows, Rows] | None = None
-        for name, tokens in readings.items():
-            rows = _stacked(theirs, kept, tokens)
-            others = _cosines(rows)
-            alike = _unit(near) @ _unit(others).T
-            agree[name] = float(_hits(alike, tokens).mean())
-            named = named or (rows, others, alike)
-        assert named is not None
-        rows, others, alike = named
-        own = np.diag(alike)
-        tells = (_spreads(near, width) >= _STRUCTURE) & (_spreads(others, rows.shape[1]) >= _STRUCTURE)
-        hits = _hits(alike, next(iter(readings.values())))
-        doubts = np.flatnonzero(tells & ((alike < own[:, None]).sum(axis=1) < (len(own) - 1) / 2))
+    near: Rows
+    rows: Rows
+    tokens: Sequence[int]
+    anchors: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, np.intp))
+    doubts: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, np.intp))
+
+    def judged(self, name: str, ids: Sequence[int], draft: Rows) -> Alignment:
+        """What follows for the mapping in question, called ``name``; ``draft`` are the rows of the draft ids."""
+        others = _cosines(self.rows)
+        alike = _unit(self.near) @ _unit(others).T
+        hits, own = _hits(alike, self.tokens), np.diag(alike)
+        spreads = _spreads(self.near, draft.shape[1]), _spreads(others, self.rows.shape[1])
+        tells = (spreads[0] >= _STRUCTURE) & (spreads[1] >= _STRUCTURE)
+        self.anchors = np.flatnonzero(hits)
+        self.doubts = np.flatnonzero(tells & ((alike < own[:, None]).sum(axis=1) < (len(own) - 1) / 2))
         return Alignment(
-            sampled=len(self.ids),
-            agree=agree,
-            structure=(_structure(near, self.ours), _structure(others, rows)),
-            empty=(_empty(self.ours), _empty(rows)),
+            sampled=len(ids),
+            agree={name: float(hits.mean())},
+            structure=(_structure(self.near, draft), _structure(others, self.rows)),
+            empty=(_empty(draft), _empty(self.rows)),
             telling=int(tells.sum()),
             missed=int((tells & ~hits).sum()),
-            doubted=tuple(self.ids[int(i)] for i in doubts),
-            places=len({int(i) // NEIGHBOURS for i in doubts}),
-            instead=self._instead(theirs, kept, readings, np.flatnonzero(hits), doubts),
+            doubted=tuple(ids[int(i)] for i in self.doubts),
+            places=len({int(i) // NEIGHBOURS for i in self.doubts}),
+            instead={},
         )
 
-    def _instead(
-        self,
-        theirs: Matrix,
-        kept: Mapping[int, bytes],
-        readings: Mapping[str, Sequence[int]],
-        anchors: NDArray[np.intp],
-        doubts: NDArray[np.intp],
-    ) -> dict[str, float]:
-        """The share of the rows in doubt that agree with each other reading, by their neighbours among the others."""
-        tokens, *others = readings.items()
-        if len(anchors) < _LEAST or not len(doubts):
-            return {}
-        ours = _unit(_cosines(self.ours)[:, anchors])[doubts]
-        rows = _stacked(theirs, kept, tokens[1])
-        named = _cosines(rows)[:, anchors]
+    def also(self, found: Alignment, name: str, rows: Rows, tokens: Sequence[int]) -> Alignment:
+        """The same, and the shares of another reading with these ``rows`` of the target."""
+        hits = _hits(_unit(self.near) @ _unit(_cosines(rows)).T, tokens)
+        instead = dict(found.instead)
+        if len(self.anchors) >= _LEAST and len(self.doubts):
+            instead[name] = self._instead(rows[self.doubts])
+        return found._replace(agree={**found.agree, name: float(hits.mean())}, instead=instead)
+
+    def _instead(self, rows: Rows) -> float:
+        """The share of the rows in doubt to which these are nearer than any sampled one, by the rows that agree."""
+        ours = _unit(self.near[:, self.anchors])[self.doubts]
+        named = _cosines(self.rows)[:, self.anchors]
         best = (ours @ _unit(named).T).max(axis=1)
-        centre = rows[rows.any(axis=1)].mean(axis=0)
-        fixed, told = _normal(rows[anchors] - centre), dict[str, float]()
-        for name, reading in others:
-            there = _stacked(theirs, kept, [reading[i] for i in doubts])
-            profile = _unit(_normal(there - centre) @ fixed.T, named.mean(axis=0))
-            told[name] = float(((ours * profile).sum(axis=1) >= best).mean())
-        return told
+        centre = self.rows[self.rows.any(axis=1)].mean(axis=0)
+        profiles = _normal(rows - centre) @ _normal(self.rows[self.anchors] - centre).T
+        return float(((ours * _unit(profiles, named.mean(axis=0))).sum(axis=1) >= best).mean())
 
 
 def _hits(alike: Rows, tokens: Sequence[int]) -> NDArray[np.bool_]:
@@ -252,8 +250,10 @@ def _normal(rows: Rows) -> Rows:
     return normal
 
 
-def _raw(matrix: Matrix, numbers: set[int]) -> dict[int, bytes]:
-    return {number: bytes(data) for number, data in matrix.rows(numbers)}
+def _fetched(matrix: Matrix, numbers: Iterable[Sequence[int]]) -> dict[int, bytes]:
+    """The bytes of these rows, those of the numbers below 0 left out. Raises SourceError."""
+    wanted = {number for some in numbers for number in some if number >= 0}
+    return {number: bytes(data) for number, data in matrix.rows(wanted)}
 
 
 def _stacked(matrix: Matrix, kept: Mapping[int, bytes], numbers: Sequence[int]) -> Rows:
@@ -265,7 +265,3 @@ def _stacked(matrix: Matrix, kept: Mapping[int, bytes], numbers: Sequence[int]) 
                 rows[place] = as_numbers(matrix.tensor.dtype, kept[number])
     np.nan_to_num(rows, copy=False, nan=0, posinf=0, neginf=0)
     return rows
-
-
-def _numbers(matrix: Matrix, numbers: Sequence[int]) -> Rows:
-    return _stacked(matrix, _raw(matrix, set(numbers)), numbers)
