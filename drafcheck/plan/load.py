@@ -59,8 +59,7 @@ def plan_load(
     if plan.refused is None:
         plan.refused = selection.refused
     contract = settled_for(contract, plan.seen)
-    state = _State(contract, config, plan, contract.flag("tied", config), read, _strays(contract, plan.seen))
-    state.stops = selection.stops
+    state = _State(contract, config, plan, selection.stops, read, _strays(contract, plan.seen))
     if (asking := next((entry for entry in contract.required if entry.get("runs")), None)) is not None:
         from drafcheck.plan.insisted import Run  # for these classes alone
 
@@ -142,14 +141,13 @@ class _State:
     contract: Contract
     config: DraftConfig
     plan: LoadPlan
-    tied: bool
+    stops: Mapping[Tensor, str]  # those that can not be copied, with what torch says
     read: Callable[[Tensor], bytes] | None
     strays: tuple[str, ...] = ()  # beginnings of names under which a head lies that is not read
     written: dict[str, set[str]] = field(default_factory=dict)
     first: dict[tuple[str, str | None], Tensor] = field(default_factory=dict)
     held: dict[str, dict[str, tuple[Tensor, Route]]] = field(default_factory=dict)
     reached: bool = False  # whether a tensor is the head's own
-    stops: Mapping[Tensor, str] = field(default_factory=dict)  # those that can not be copied
     run: Run | None = None  # where modules are loaded anew for each run of names
 
     def take_all(self, piece: Piece, *, nowhere: bool) -> None:
@@ -318,7 +316,7 @@ class _State:
     def _why(self, tensor: Tensor) -> str:
         if any(part in tensor.name for part in self.contract.names.get("harmless", [])):
             return "design"
-        if self.tied and "lm_head" in tensor.name:
+        if "lm_head" in tensor.name and self.contract.flag("tied", self.config):
             return "tied"
         return "no-slot" if tensor.name.endswith(".bias") else "unknown"
 
