@@ -34,7 +34,12 @@ _DEPTH = 3  # archives in archives
 _NUMPY = b"\x93NUMPY"
 _ZLIB = tuple(b"x" + level for level in (b"\x01", b"\x5e", b"\x9c", b"\xda"))  # joblib's usual way
 _PACKED = {b"\x1f\x8b\x08": GZIP, b"BZh": BZIPPED, b"\xfd7zXZ\0": XZ, b"]\0\0": XZ, **dict.fromkeys(_ZLIB, ZLIB)}
-_CLOSED = {b"7z\xbc\xaf\x27\x1c": "7z", b"Rar!\x1a\x07": "rar", b"\x28\xb5\x2f\xfd": "zstd", b"\x04\x22M\x18": "lz4"}
+_CLOSED = {
+    b"7z\xbc\xaf\x27\x1c": "a 7z",
+    b"Rar!\x1a\x07": "a rar",
+    b"\x28\xb5\x2f\xfd": "a zstd",
+    b"\x04\x22M\x18": "an lz4",
+}
 _TEXT = tuple(bytes((code,)) for code in b"()cdilpFILNSVXU]}0123KTBGMJP")  # how a pickle without a magic can begin
 _SUSPECT = (*_MAGIC, _NUMPY, ZIP, *_PACKED, *_CLOSED)
 _ENTRY = 20  # an entry of an inner archive costs as much time as so many opcodes
@@ -94,7 +99,7 @@ class _Sweep:
                 self.budget.stop(f"{member:.200} is an archive in more than {_DEPTH} others")
             return
         if closed := next((name for magic, name in _CLOSED.items() if head.startswith(magic)), None):
-            self.budget.stop(f"{member or source.name:.200} is a {closed} archive")
+            self.budget.stop(f"{member or source.name:.200} is {closed} archive")
         self.archives(source, member, depth)
         if packed is not None:
             self._unpacked(Unpacked(source, 0, source.size(), packed, self.budget), member, depth)
