@@ -7,7 +7,9 @@ where a target keeps the sizes of its language model (``rules/discovery.toml``),
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 from drafcheck.contract import load_toml
@@ -35,6 +37,9 @@ class DraftConfig:
 
     launched: frozenset[str] = frozenset()
     """What the launch switches on, by the keys of launch.toml: some classes are built by that too."""
+
+    numbers: Mapping[str, int] = MappingProxyType({})
+    """The numbers that the launch gives, by the keys of launch.toml."""
 
     def at(self, *route: str | int) -> Location:
         """Where a key stands in the file; see ``Document.at``."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from drafcheck.contract import load_toml
 from drafcheck.finding import Confidence, Finding
+from drafcheck.lookup import hangs_on_launch
 from drafcheck.registry import Hit, Rule
 from drafcheck.words import without_blanks
 
@@ -16,13 +17,16 @@ if TYPE_CHECKING:
 def is_proven(rule: Rule, subject: Subject) -> bool:
     """Whether what the rule rests on was seen to be so.
 
-    A contract may have been read only, not run; and another release may have stood in for the one asked for.
+    A contract may have been read only, not run; another release may have stood in for the one asked for; and what is
+    built may hang on a launch that was not named.
     """
     if rule.needs and load_toml(subject.engine.name, "engine.toml").get("proof") == "read":
         return False  # nothing of the engine was run
     contract = subject.contract
     if contract is None or not {"contract", "load"} & set(rule.needs):
         return True
+    if subject.config is not None and hangs_on_launch(contract, subject.config):
+        return False
     if not contract.proven or subject.engine.exact:
         return contract.proven
     from drafcheck.proof import requires_the_same

@@ -5,8 +5,9 @@ first of two that is present, ``"key where model_type is x"`` one that counts fo
 another key) only, ``"len key"`` the length of a list (``"count key"``: also of an empty one; ``"list key"``: of
 anything but a list that is true, the last item counts), ``"max key"`` the largest integer of one, ``"positive key"``
 one above zero, ``"= a * b // c"`` an expression over other quantities (``float key``: a config key that need not be
-whole; what comes of it is cut to an integer), ``"target vocab_size"`` a size of the target, where there is one, a
-number is itself. ``param`` shapes are such expressions too.
+whole; what comes of it is cut to an integer), ``"target vocab_size"`` a size of the target, where there is one,
+``"launch tokens"`` a number of the launch (by its key in launch.toml), a number is itself. ``param`` shapes are such
+expressions too.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ MISSING = object()
 LISTS = ("len", "count", "max", "list")
 POSITIVE = "positive "
 OF_THE_TARGET = "target "
+OF_THE_LAUNCH = "launch "
 FLOAT = "float "
 _TERM = re.compile(r"\s*(\*|//|\+|-)\s*")
 
@@ -90,6 +92,8 @@ def _item(contract: Contract, item: int | str, config: DraftConfig) -> int | Non
         return evaluate(contract, item[2:], config)
     if item.startswith(OF_THE_TARGET):
         return _of_the_target(config, item[len(OF_THE_TARGET) :])
+    if item.startswith(OF_THE_LAUNCH):
+        return config.numbers.get(item[len(OF_THE_LAUNCH) :])
     what, _, key = item.partition(" ")
     if what in LISTS:
         return _of_a_list(raw(config, key), what)
@@ -237,6 +241,13 @@ def settled_for(contract: Contract, tensors: Tensors) -> Contract:
     return contract._replace(names={**contract.names, "skips": parts}) if entries else contract
 
 
+def hangs_on_launch(contract: Contract, config: DraftConfig) -> bool:
+    """Whether the class is built by a number that only a launch tells, and none does."""
+    items = [item for listed in contract.read.values() if isinstance(listed, list) for item in listed]
+    asked = [i.removeprefix(OF_THE_LAUNCH) for i in items if isinstance(i, str) and i.startswith(OF_THE_LAUNCH)]
+    return any(key not in config.numbers for key in asked)
+
+
 def without_skips(contract: Contract) -> Contract:
     """The contract as for a config for which the loader skips nothing that it does not always skip."""
     return contract._replace(names={key: value for key, value in contract.names.items() if key != "skips"})
@@ -255,7 +266,7 @@ def _asked(items: list[Any], config: DraftConfig) -> Iterator[Any]:
 def keys_read(contract: Contract, config: DraftConfig) -> list[str]:
     """The config keys that must be integers (or absent, or null) for this release and this model_type."""
     items = [item for listed in contract.read.values() if isinstance(listed, list) for item in _asked(listed, config)]
-    told = [i for i in items if isinstance(i, str) and not i.startswith(("= ", OF_THE_TARGET))]
+    told = [i for i in items if isinstance(i, str) and not i.startswith(("= ", OF_THE_TARGET, OF_THE_LAUNCH))]
     named = [key_in(i, config) for i in told if i.partition(" ")[0] not in LISTS]
     wanted = [key for key in named if key is not None]
     return list(dict.fromkeys(present_key(config, key) for key in wanted))

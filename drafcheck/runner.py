@@ -306,6 +306,8 @@ def prepare(seen: Examination, options: Options, opened: Callable[[], Checkpoint
 def _plan(seen: Examination, s: Subject, options: Options) -> None:
     if s.config is not None and s.launch is not None:
         s.config.launched = frozenset(key for key, text in s.launch.said.items() if text.lower() == "true")
+        said = {key: s.launch.number_of(key) for key in s.launch.said}
+        s.config.numbers = {key: number for key, number in said.items() if number is not None}
     s.selection = seen.attempt("selecting weight files", lambda: select_files(s.checkpoint, s.engine))
     if s.config is not None:
         _choose(seen, s, s.config, options.algorithm)

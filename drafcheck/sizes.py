@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from drafcheck.conversion import route_to
-from drafcheck.lookup import LISTS, MISSING, OF_THE_TARGET, key_in, present_key, raw
+from drafcheck.lookup import LISTS, MISSING, OF_THE_LAUNCH, OF_THE_TARGET, key_in, present_key, raw
 from drafcheck.plan.fit import shape_of
 from drafcheck.trial import Trial, tried
 
@@ -147,6 +147,10 @@ def key_of(contract: Contract, config: DraftConfig, name: str) -> str | None:
     for item in contract.read.get(name, [name]):
         if not isinstance(item, str) or item.startswith(("= ", OF_THE_TARGET)) or item.partition(" ")[0] in LISTS:
             return None
+        if item.startswith(OF_THE_LAUNCH):
+            if item.removeprefix(OF_THE_LAUNCH) in config.numbers:
+                return None  # no key counts
+            continue
         if (key := key_in(item, config)) is not None:
             return present_key(config, key)
     return None

@@ -50,6 +50,8 @@ def tried(s: Subject, changes: Changes) -> Trial | None:
     read = as_read(s.engine, changed(s.written, changes))
     config = read.config
     config.target = s.target
+    if s.config is not None:
+        config.launched, config.numbers = s.config.launched, s.config.numbers
     algorithm = (
         s.algorithm
         if s.algorithm_given

@@ -23,12 +23,8 @@ from drafcheck.runner import Options, inspect_one
 from drafcheck.subject import Subject
 
 ROWS = rows(RECORDING)
-STEPS = "as many heads are built as the launch asks for tokens, which was three"
 HEADLESS = "a confidence head without any tensor is left out, which a contract cannot say"
 LEFT_OUT = {
-    "medusa-fewer-heads": STEPS,
-    "medusa-more-heads": STEPS,
-    "medusa-no-sizes": STEPS,
     "lilicorr-block-two": "more tokens were asked for than the block has, which only a launch tells",
     "gemma4-model-prefix": HEADLESS,
     "gemma4-module-prefix": HEADLESS,
@@ -69,10 +65,12 @@ def told(row: dict[str, Any]) -> dict[str, Any]:
 
 def launch_of(checkpoint: Path) -> str | None:
     """A script that starts the engine as the recording did, where that is told by a launch alone."""
-    if not FAMILIES[checkpoint.name.partition("-")[0]].parallel:
+    family = FAMILIES[checkpoint.name.partition("-")[0]]
+    if not (family.parallel or family.method == "medusa"):
         return None
-    script = checkpoint.parent.parent / f"{checkpoint.parent.name}-serve.sh"
-    keys = {"model": "draft", "method": "eagle3", "num_speculative_tokens": 3, "parallel_drafting": True}
+    script = checkpoint.parent.parent / f"{checkpoint.parent.name}-{family.method}-serve.sh"
+    keys = {"model": "draft", "method": family.method, "num_speculative_tokens": 3}
+    keys |= {"parallel_drafting": True} if family.parallel else {}
     script.write_text(f"vllm serve target --speculative-config '{json.dumps(keys)}'\n")
     return str(script)
 
@@ -167,6 +165,28 @@ def test_a_healthy_draft_is_clean(corpus: Path, family: str, release: str) -> No
 )
 def test_a_fault_has_its_rule(corpus: Path, checkpoint: str, release: str, rules: list[str]) -> None:
     assert found(corpus, checkpoint, release) == rules
+
+
+@pytest.mark.parametrize(
+    ("name", "tokens", "rules"),
+    [("plain", 3, []), ("more-heads", 3, []), ("fewer-heads", 3, []), ("plain", 4, ["DC102"]), ("plain", 2, ["DC101"])],
+)
+def test_medusa_is_built_with_as_many_heads_as_the_launch_asks_for(
+    corpus: Path, tmp_path: Path, name: str, tokens: int, rules: list[str]
+) -> None:
+    place = corpus / f"medusa-{name}"
+    script = tmp_path / "serve.sh"
+    keys = {"model": str(place), "method": "medusa", "num_speculative_tokens": tokens}
+    script.write_text(f"vllm serve target --speculative-config '{json.dumps(keys)}'\n")
+    report = lint(place, engine="vllm==0.16.0", target=place / "target_config.json", launch=script)
+    assert [f.rule for f in report.findings if f.severity == "error"] == rules
+
+
+def test_without_a_launch_nothing_is_certain_of_the_heads_of_medusa(corpus: Path) -> None:
+    place = corpus / "medusa-more-heads"
+    report = lint(place, engine="vllm==0.16.0", algorithm="medusa", target=place / "target_config.json")
+    (found,) = [f for f in report.findings if f.severity == "error"]
+    assert (found.rule, found.confidence.value) == ("DC102", "likely")
 
 
 @pytest.mark.parametrize(("release", "certain"), [("0.16.0", True), ("0.22.1", False)])
