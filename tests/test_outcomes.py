@@ -1,4 +1,4 @@
-"""The outcome, refused or not: against what the messages say, and against every recorded row of SGLang and vLLM."""
+"""The outcome, refused or not, against what the messages say; against every recorded row: test_outcomes_recorded."""
 
 from __future__ import annotations
 

@@ -24,6 +24,8 @@ def says_nothing(row: dict[str, Any]) -> str | None:
         return "a check of transformers 5, where 0.22.1 runs with 4 as well"
     if row["version"] == "0.33.0" and "RoPE requires an even rotary dimension" in str(error.get("message")):
         return "a check of transformers 5.18, where 0.33.0 runs with 5.16 as well"
+    if "PlatformEnum.UNSPECIFIED" in error.get("message", "") or "Failed to find a kernel" in error.get("message", ""):
+        return "the recording ran on the CPU, which has no kernel for quantised layers"
     if "PagedAttention" in error.get("message", ""):
         return "the recording ran on the CPU, whose attention has no head size of 16; a GPU has FlexAttention for it"
     return None
