@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from drafcheck.plan.vocabulary import EMBEDDING
+from drafcheck.plan.vocabulary import EMBEDDING, HEAD, is_another
 from drafcheck.source import SourceError
 from drafcheck.targethead import own_embedding, target_head
 
@@ -69,10 +69,11 @@ def confirms(s: Subject, tokens: Sequence[int]) -> bool | None:
 
 def _head(s: Subject) -> HeadBeside:
     v, pair = s.vocabulary, _heads(s)
-    if v is None or not v.targets or pair is None:
+    targets = tokens_of_rows(s) if pair is not None else None
+    if v is None or not targets or pair is None:
         return HeadBeside()
     try:
-        found = _aligned(pair, _readings(s, v))
+        found = _aligned(pair, _readings(s, v, targets))
     except SourceError as error:
         return HeadBeside(why=f"rows of lm_head that can not be read: {error.message:.300}")
     if found is None or found.verdict != "untold":
@@ -99,19 +100,31 @@ def _aligned(pair: tuple[Matrix, Matrix], readings: dict[str, Sequence[int]]) ->
     return aligned(*pair, readings)
 
 
-def _readings(s: Subject, v: VocabularyPlan) -> dict[str, Sequence[int]]:
+def tokens_of_rows(s: Subject) -> Sequence[int] | None:
+    """The token that this engine takes each row of the draft's head for; its own number where there is no d2t.
+
+    None where that is not known, or the head in the file is not the one that is served.
+    """
+    v, theirs = s.vocabulary, target_head(s)
+    if v is None or v.targets or v.d2t_tensor is not None:
+        return v.targets if v is not None else None
+    served = not v.tied and not v.head_from_target and s.load is not None and HEAD not in s.load.fills_from_target
+    full = v.head_rows is not None and theirs is not None and not is_another(v.head_rows, theirs.tensor.shape[0])
+    return range(v.head_rows or 0) if served and full else None
+
+
+def _readings(s: Subject, v: VocabularyPlan, targets: Sequence[int]) -> dict[str, Sequence[int]]:
     """The mapping as this engine reads it, first, and as it could be meant."""
-    assert v.targets is not None
-    count = len(v.targets)
-    readings: dict[str, Sequence[int]] = {"this engine reads it": v.targets}
+    count = len(targets)
+    readings: dict[str, Sequence[int]] = {"this engine reads it": targets}
     if v.raw is not None:
         readings["absolute token ids"] = v.raw
         readings["offsets"] = [i + raw for i, raw in enumerate(v.raw)]
     readings["the draft ids themselves"] = range(count)
-    readings["one token further"] = [t + 1 for t in v.targets]
-    readings["one token less"] = [t - 1 for t in v.targets]
-    readings["those of the next draft ids"] = [*v.targets[1:], -1]
-    readings["those of the draft ids before"] = [-1, *v.targets[:-1]]
+    readings["one token further"] = [t + 1 for t in targets]
+    readings["one token less"] = [t - 1 for t in targets]
+    readings["those of the next draft ids"] = [*targets[1:], -1]
+    readings["those of the draft ids before"] = [-1, *targets[:-1]]
     if s.reference is not None and s.reference.targets:
         readings["the reference's mapping"] = s.reference.targets
     return readings

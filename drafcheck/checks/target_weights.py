@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from drafcheck.beside import embedding_beside, head_beside
+from drafcheck.beside import embedding_beside, head_beside, tokens_of_rows
 from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.registry import Hit, rule
 from drafcheck.targethead import own_embedding
@@ -60,7 +60,8 @@ def head_misaligned(s: Subject) -> Iterator[Hit]:
     Takes 256 draft ids and looks which rows of `lm_head` lie near which others, and the same of the target's head
     (`--target-weights`): tokens that are used alike lie near each other in both. Reports when a row seldom has the
     neighbours of the token that this engine's d2t names; and how often other readings of the mapping would be right:
-    absolute ids, offsets, the id itself, one off, the reference's. Where most rows do, and some lie as far from the
+    absolute ids, offsets, the id itself, one off, the reference's. Without d2t the rows of a head of full vocabulary
+    are taken for the tokens of their numbers. Where most rows do, and some lie as far from the
     token that d2t names as from any, those are told: about which share of the rows they stand for, and which they are;
     a warning below a fifth. The report says the shares for a right mapping too. A line says what was not done where
     nothing follows: of heads that nobody trained, whose rows are all equally far from each other, of those trained so
@@ -77,9 +78,9 @@ def head_misaligned(s: Subject) -> Iterator[Hit]:
     found, v = head_beside(s).found, s.vocabulary
     if found is None or v is None or found.verdict not in ("wrong", "partly"):
         return
-    wrong = found.verdict == "wrong"
+    wrong, named = found.verdict == "wrong", "that d2t names" if v.targets else "of their number"
     yield Hit(
-        _wrong(found) if wrong else _partly(found, v.targets or ()),
+        _wrong(found, named) if wrong else _partly(found, named, tokens_of_rows(s) or ()),
         tuple(Location(file=t.file, tensor=t.name) for t in (v.head_tensor, v.d2t_tensor) if t is not None),
         help="find the mapping that lm_head was trained with, and compare with it (`--reference`)",
         severity=Severity.ERROR if wrong or found.amiss >= _MUCH else Severity.WARNING,
@@ -87,21 +88,22 @@ def head_misaligned(s: Subject) -> Iterator[Hit]:
     )
 
 
-def _wrong(found: Alignment) -> str:
+def _wrong(found: Alignment, named: str) -> str:
     reading, share = max(list(found.agree.items())[1:], key=lambda told: told[1], default=("", 0.0))
     instead = f"; read as {reading} it is {share:.0%}" if share >= _GOOD else ""
     return (
-        f"{found.named:.0%} of {found.sampled} sampled rows of lm_head have the neighbours of the token that d2t names "
+        f"{found.named:.0%} of {found.sampled} sampled rows of lm_head have the neighbours of the token {named} "
         f"(by chance {found.chance:.1%}){instead}"
     )
 
 
-def _partly(found: Alignment, targets: Sequence[int]) -> str:
+def _partly(found: Alignment, named: str, targets: Sequence[int]) -> str:
     reading, share = max(found.instead.items(), key=lambda told: told[1], default=("", 0.0))
     instead = f"; read as {reading}, {share:.0%} of these have" if share >= _GOOD else ""
     rows = ", ".join(f"{row} (token {targets[row]})" for row in found.doubted[:_SHOWN])
     return (
-        f"about {found.amiss:.0%} of the rows of lm_head are those of other tokens than d2t names: {found.named:.0%} "
-        f"of {found.sampled} sampled ones have the neighbours of their token (by chance {found.chance:.1%}), and "
-        f"{len(found.doubted)} lie farther from it than from half of the others, such as {rows}{instead}"
+        f"about {found.amiss:.0%} of the rows of lm_head are those of other tokens than those {named}: "
+        f"{found.named:.0%} of {found.sampled} sampled ones have the neighbours of their token (by chance "
+        f"{found.chance:.1%}), and {len(found.doubted)} lie farther from it than from half of the others, "
+        f"such as {rows}{instead}"
     )

@@ -97,7 +97,7 @@ class Alignment(NamedTuple):
                 return f"{empty} of {self.sampled} sampled rows of {name} hold no finite number but zeros"
             if structure < _STRUCTURE:
                 return f"the rows of {name} lie as far from each other as random ones, as in a head that nobody trained"
-        return f"{ours} has learnt too little to tell: {self.named:.0%} of {self.sampled} sampled rows agree with d2t"
+        return f"{ours} has learnt too little to tell: {self.named:.0%} of {self.sampled} sampled rows agree"
 
 
 def aligned(ours: Matrix, theirs: Matrix, readings: Mapping[str, Sequence[int]]) -> Alignment | None:
