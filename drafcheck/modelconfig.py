@@ -91,13 +91,13 @@ def follows_target(engine: Engine) -> bool:
     return load_toml(engine.name, "config.toml").get("draft_in") == "target"
 
 
-def unknown_dtype(engine: Engine, config: DraftConfig) -> str | None:
-    """The key that holds a text which is no dtype of torch, if the engine reads such a key."""
+def unknown_dtype(engine: Engine, config: DraftConfig) -> tuple[str, ...] | None:
+    """The route to a text which is no dtype of torch, if the engine reads the key where it stands."""
     book = load_toml(engine.name, "config.toml")
     rule = in_force(book.get("dtype", []), engine)
     key, value = _first(config.language, rule["keys"]) if rule is not None else (None, None)
     known = {*book.get("dtype_names", {}), *book.get("dtype_others", [])}
-    return key if isinstance(value, str) and value not in known else None
+    return (*config.route, key) if key is not None and isinstance(value, str) and value not in known else None
 
 
 def target_dtype(engine: Engine, target: TargetConfig) -> Read | None:

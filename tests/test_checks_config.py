@@ -18,9 +18,11 @@ from mtp_heads_later import LATER
 from weights import write_safetensors, zeros
 
 from drafcheck import lint
+from drafcheck.checks.config import dtype_shared
 from drafcheck.contract import resolve_engine
 from drafcheck.finding import Confidence, Finding, Severity
 from drafcheck.modelconfig import built_dtype, context_length, too_short
+from drafcheck.runner import Options, inspect_one
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 VERDICTS = FIXTURES / "verdicts" / "sglang"
@@ -239,3 +241,21 @@ def test_a_dtype_of_a_nested_language_model_crashes_nothing(tmp_path: Path, dtyp
     assert "DC999" not in [f.rule for f in report.findings]
     assert report.checkpoints[0].outcome.value != "internal-error"
     assert [f.rule for f in report.findings if f.rule == "DC508"] == rules
+
+
+@pytest.mark.parametrize(("dtype", "mended"), [("bf16", True), ("torch.bfloat16", True), ("bfloat08", False)])
+def test_a_misspelt_dtype_is_mended_where_it_stands(tmp_path: Path, dtype: str, mended: bool) -> None:
+    """Inside the language model's table, whatever the same key says at the top level."""
+    head = {**FAMILIES, **LATER}["qwen3_5_moe"]
+    config = head.config()
+    config |= {"text_config": {**config.get("text_config", {}), "torch_dtype": dtype}, "torch_dtype": "float16"}
+    room = tmp_path / "draft"
+    room.mkdir()
+    (room / "config.json").write_text(json.dumps(config))
+    write_safetensors(room / "model.safetensors", head.weights())
+    (hit,) = [f for f in lint(room, engine="sglang==0.5.23", target=room).findings if f.rule == "DC508"]
+    assert hit.fixable is mended
+    assert [place.key for place in hit.locations] == ["text_config.torch_dtype"]
+    seen = inspect_one(str(room), Options(engine="sglang==0.5.23", target=str(room))).subject
+    assert seen is not None
+    assert dtype_shared(seen) == ({("text_config", "torch_dtype"): "bfloat16"} if mended else None)

@@ -191,10 +191,9 @@ def dtype_shared(s: Subject) -> Changes | None:
     config, target = _both(s)
     ours, theirs = draft_dtype(s.engine, config), target_dtype(s.engine, target)
     if unknown := unknown_dtype(s.engine, config):
-        if unknown not in config.data:  # it stands in a nested table
-            return None
-        meant = _meant(str(config.data[unknown]))
-        return {(unknown,): meant} if meant is not None else None
+        meant = _meant(str(config.get(*unknown)))
+        route = unknown if config.route else route_to(s, *unknown)
+        return {route: meant} if meant is not None and route is not None else None
     if ours is None or theirs is None or ours.value == theirs.value or theirs.key is None:
         return None
     stored = _stored(s)
@@ -217,12 +216,12 @@ def _meant(text: str) -> str | None:
     return name if name in _SHORT.values() else None
 
 
-def _no_dtype(s: Subject, config: DraftConfig, unknown: str) -> Hit:
+def _no_dtype(s: Subject, config: DraftConfig, unknown: tuple[str, ...]) -> Hit:
+    key = unknown[-1]
     return Hit(
-        f"{unknown} {config.language[unknown]!r:.40} is no dtype of torch: "
-        f"{s.engine} cannot read the config (AttributeError)",
-        (_at(config, unknown),),
-        help=f"set {unknown} to bfloat16, float16 or float32",
+        f"{key} {config.get(*unknown)!r:.40} is no dtype of torch: {s.engine} cannot read the config (AttributeError)",
+        (config.at(*unknown),),
+        help=f"set {key} to bfloat16, float16 or float32",
         confidence=Confidence.LIKELY,
         fixable=dtype_shared(s) is not None,
     )
