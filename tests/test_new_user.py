@@ -16,6 +16,7 @@ from test_checks_names import CONFIG, DV, H, codes, findings, head, write
 
 import drafcheck
 from drafcheck import runner
+from drafcheck.checkpoint import open_checkpoint
 from drafcheck.cli import run
 from drafcheck.contract import resolve_engine
 from drafcheck.errors import UsageError
@@ -140,6 +141,20 @@ def test_a_wrong_path_among_jobs_is_a_usage_error(tmp_path: Path) -> None:
     assert run([str(tmp_path / "a"), "--jobs", "0"]) == 2
 
 
+def test_several_pairs_of_names_are_one_finding(tmp_path: Path) -> None:
+    names = ("norm.weight", "midlayer.hidden_norm.weight", "midlayer.input_layernorm.weight", "fc.weight")
+    path = write(tmp_path, {**head(), **{f"model.{name}": head()[name] for name in names}})
+    file = path / "model.safetensors"
+    data = bytearray(file.read_bytes())
+    for tensor in open_checkpoint(path).files[0].header.tensors:
+        if tensor.name.removeprefix("model.") in names and tensor.name.startswith("model."):
+            data[tensor.start] = 1
+    file.write_bytes(data)
+    (found,) = findings(path, "0.5.15", "DC007")
+    assert "likewise 3 more pairs" in found.message
+    assert set(found.about) == {*names, *(f"model.{name}" for name in names)}
+
+
 def test_two_names_for_one_parameter(tmp_path: Path) -> None:
     path = write(tmp_path, {**head(), "model.norm.weight": [H]})
     assert findings(path, "0.5.15", "DC007") == []  # both are zeros
@@ -148,5 +163,6 @@ def test_two_names_for_one_parameter(tmp_path: Path) -> None:
     (path / "model.safetensors").write_bytes(data)
     (found,) = findings(path, "0.5.15", "DC007")
     assert "`model.norm.weight` and `norm.weight` are two names for one parameter" in found.message
+    assert "likewise" not in found.message
     shapes = {**head(), "x.d2t_old": [DV]}
     assert [f.rule for f in findings(write(tmp_path / "b", shapes), "0.5.15", "DC007")] == ["DC007"]

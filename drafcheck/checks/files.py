@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from drafcheck.checkpoint import Index
     from drafcheck.plan.files import Selection
     from drafcheck.subject import Subject
+    from drafcheck.tensor import Tensor
 
 
 def problems(s: Subject, *troubles: Trouble) -> Iterator[Hit]:
@@ -288,14 +289,7 @@ def duplicate_tensor(s: Subject) -> Iterator[Hit]:
     Move the file that does not belong to the checkpoint out of its folder.
     """
     selection = s.selection
-    for one, other in s.load.collisions if s.load is not None else []:
-        chance = selection.chance(one, other) if selection is not None else None
-        outcome = f"{s.engine} takes the second" if chance is None else f"which one {s.engine} takes {chance}"
-        yield Hit(
-            f"`{one.name}` and `{other.name}` are two names for one parameter and differ: {outcome}",
-            tuple(Location(file=t.file, tensor=t.name) for t in (one, other)),
-            help="take out the one that does not belong to the drafter",
-        )
+    yield from _two_names(s)
     differ = [t for t in selection.twice if t.alike is False] if selection is not None else []
     if selection is None or not differ:
         return
@@ -310,6 +304,26 @@ def duplicate_tensor(s: Subject) -> Iterator[Hit]:
         tuple(Location(file=t.file, tensor=t.name) for t in (differ[0].first, differ[0].second)),
         help=f"move the file that does not belong here, {first} or {second}, out of the folder",
     )
+
+
+def _two_names(s: Subject) -> Iterator[Hit]:
+    """Pairs of names for one parameter: one finding for all of which the same decides which is taken."""
+    groups: dict[str | None, list[tuple[Tensor, Tensor]]] = {}
+    for pair in s.load.collisions if s.load is not None else []:
+        chance = s.selection.chance(*pair) if s.selection is not None else None
+        groups.setdefault(chance, []).append(pair)
+    for chance, pairs in groups.items():
+        (one, other), rest = pairs[0], len(pairs) - 1
+        outcome = f"{s.engine} takes the second" if chance is None else f"which one {s.engine} takes {chance}"
+        likewise = f"; likewise {count(rest, 'more pair')}" if rest else ""
+        yield Hit(
+            f"`{one.name}` and `{other.name}` are two names for one parameter and differ: {outcome}{likewise}",
+            tuple(Location(file=t.file, tensor=t.name) for pair in pairs[:3] for t in pair),
+            help="take out the one that does not belong to the drafter"
+            if not rest
+            else "take out those that do not belong to the drafter",
+            about=tuple(dict.fromkeys(t.name for pair in pairs for t in pair)),
+        )
 
 
 @rule("DC012", "unreadable-weights", Severity.ERROR)

@@ -31,7 +31,9 @@ def norm_flag(s: Subject) -> Iterator[Hit]:
     Looks for tensors such as `input_norm.weight` and `fc_norm.0.weight` that this release drops because config.json
     does not set the flag that goes with them, sets it at a place that is not read, or because the release does not
     know the norm yet. Also where it stops at them, unless a later release alone knows the norm: that is DC104's. The
-    other way round, a flag without tensors, is a note.
+    other way round, a flag without tensors, is a note. The two norms do not shut each other out: where both flags are
+    set, the Llama class of SGLang (0.5.17 on) and that of vLLM (0.22.1 on) apply both: `input_norm` to all states
+    together, then `fc_norm` to each.
 
     ## Why is this bad?
     The drafter was trained on normed hidden states and is served without the norm, and nothing is said: accept length
