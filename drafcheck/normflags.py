@@ -8,13 +8,13 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING, NamedTuple
 
-from drafcheck.contract import Engine, contract_for, releases
+from drafcheck.contract import Engine, contract_for, load_toml, releases
 from drafcheck.conversion import as_read, read_later
 from drafcheck.lookup import MISSING, raw, without_skips
 from drafcheck.plan.names import route
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from drafcheck.config import DraftConfig
     from drafcheck.contract import Contract
@@ -178,3 +178,10 @@ def idle(s: Subject) -> list[Idle]:
         if empty and keys:
             found.append(Idle(keys[0], empty))
     return found
+
+
+def measured_as_ones(contract: Contract, parameters: Iterable[str]) -> bool:
+    """Whether all of these norms were measured to cost little as ones; the measurements: rules/initial.toml."""
+    entries = [entry for entry in load_toml("initial.toml")["measured_as_ones"] if entry["kind"] == contract.kind]
+    words = {word for entry in entries for word in entry["words"]}
+    return all(words & set(name.split(".")) for name in parameters)

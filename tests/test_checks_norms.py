@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from cases_norms import fc_norms, input_norm, specforge
 from drafts import Draft
 from helpers import codes, lint_draft, of
+from mtp_heads import FAMILIES
+from weights import write_safetensors
 
+from drafcheck import lint
 from drafcheck.finding import Confidence, Severity
 
 
@@ -74,10 +78,43 @@ def test_a_surplus_norm_is_still_a_dropped_weight(tmp_path: Path) -> None:
     assert codes(found) == {"DC101"}
 
 
-@pytest.mark.parametrize("flag", ({"fc_norm": True}, {"use_aux_norm": 1}, {"eagle_config": {"norm_before_fc": True}}))
-def test_a_flag_without_tensors_is_a_note(flag: dict[str, object], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("flag", "severity"),
+    (
+        ({"fc_norm": True}, Severity.NOTE),
+        ({"use_aux_norm": 1}, Severity.NOTE),
+        ({"eagle_config": {"norm_before_fc": True}}, Severity.WARNING),
+    ),
+)
+def test_a_flag_without_tensors_is_a_note_where_it_was_measured(
+    flag: dict[str, object], severity: Severity, tmp_path: Path
+) -> None:
     found = lint_draft(tmp_path, lambda draft: draft.set(**flag), "0.5.17")
-    assert [f.severity for f in of(found, "DC407")] == [Severity.NOTE]
+    assert [f.severity for f in of(found, "DC407")] == [severity]
+
+
+@pytest.mark.parametrize(
+    ("name", "severity"),
+    [
+        ("midlayer.hidden_norm.weight", Severity.NOTE),
+        ("midlayer.input_layernorm.weight", Severity.NOTE),
+        ("norm.weight", Severity.NOTE),
+        ("midlayer.post_attention_layernorm.weight", Severity.WARNING),
+    ],
+)
+def test_a_missing_norm_is_a_note_where_it_was_measured(name: str, severity: Severity, tmp_path: Path) -> None:
+    found = lint_draft(tmp_path, lambda draft: draft.drop(name), "0.5.15")
+    assert [f.severity for f in of(found, "DC102")] == [severity]
+
+
+def test_a_missing_norm_of_a_prediction_layer_is_a_warning(tmp_path: Path) -> None:
+    head = FAMILIES["deepseek"]
+    (tmp_path / "config.json").write_text(json.dumps(head.config()))
+    for left_out, severities in (("enorm", [Severity.WARNING]), ("shared_head.norm", [Severity.WARNING]), ("-", [])):
+        weights = {name: tensor for name, tensor in head.weights().items() if left_out not in name}
+        write_safetensors(tmp_path / "model.safetensors", weights, {"format": "pt"})
+        found = lint(tmp_path, engine="sglang==0.5.9", algorithm="EAGLE").findings
+        assert [f.severity for f in of(found, "DC102")] == severities
     assert not of(found, "DC102")
 
 

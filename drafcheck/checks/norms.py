@@ -10,7 +10,16 @@ from drafcheck.conversion import route_to
 from drafcheck.fc import at
 from drafcheck.finding import Confidence, Severity
 from drafcheck.lookup import MISSING, raw
-from drafcheck.normflags import Idle, Unswitched, flag_help, idle, key_to_set, refused_for_flag, unswitched
+from drafcheck.normflags import (
+    Idle,
+    Unswitched,
+    flag_help,
+    idle,
+    key_to_set,
+    measured_as_ones,
+    refused_for_flag,
+    unswitched,
+)
 from drafcheck.producers import producer_of, weaker
 from drafcheck.registry import Hit, rule
 from drafcheck.words import count, listed
@@ -23,7 +32,15 @@ if TYPE_CHECKING:
     from drafcheck.trial import Changes
 
 
-@rule("DC407", "norm-flag", Severity.ERROR, Severity.NOTE, needs=("contract", "load", "config"), concerns="fit")
+@rule(
+    "DC407",
+    "norm-flag",
+    Severity.ERROR,
+    Severity.WARNING,
+    Severity.NOTE,
+    needs=("contract", "load", "config"),
+    concerns="fit",
+)
 def norm_flag(s: Subject) -> Iterator[Hit]:
     """Norm tensors without the flag that makes this release use them, or the flag without the tensors.
 
@@ -31,9 +48,9 @@ def norm_flag(s: Subject) -> Iterator[Hit]:
     Looks for tensors such as `input_norm.weight` and `fc_norm.0.weight` that this release drops because config.json
     does not set the flag that goes with them, sets it at a place that is not read, or because the release does not
     know the norm yet. Also where it stops at them, unless a later release alone knows the norm: that is DC104's. The
-    other way round, a flag without tensors, is a note. The two norms do not shut each other out: where both flags are
-    set, the Llama class of SGLang (0.5.17 on) and that of vLLM (0.22.1 on) apply both: `input_norm` to all states
-    together, then `fc_norm` to each.
+    other way round, a flag without tensors, is a note for `fc_norm`, whose cost was measured, and else a warning. The
+    two norms do not shut each other out: where both flags are set, the Llama class of SGLang (0.5.17 on) and that of
+    vLLM (0.22.1 on) apply both, `input_norm` to all states together and then `fc_norm` to each.
 
     ## Why is this bad?
     The drafter was trained on normed hidden states and is served without the norm, and nothing is said: accept length
@@ -105,7 +122,7 @@ def _without_tensors(s: Subject, group: Idle) -> Hit:
         f"(left: all ones): {listed(group.parameters)}",
         (at(s, group.key),),
         help=f"set `{group.key}` to false if the drafter was trained without, else export it again with the tensors",
-        severity=Severity.NOTE,
+        severity=Severity.NOTE if measured_as_ones(plans(s)[1], group.parameters) else Severity.WARNING,
         about=group.parameters,
     )
 

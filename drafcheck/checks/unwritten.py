@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from drafcheck.checks.layer import is_bare, is_missing, layer_elsewhere, no_layer
 from drafcheck.checks.names import absent_layers, lost, places, plans
 from drafcheck.finding import Location, Severity
-from drafcheck.normflags import idle
+from drafcheck.normflags import idle, measured_as_ones
 from drafcheck.plan.model import LoadPlan, Parameter, Partial
 from drafcheck.plan.vocabulary import HEAD
 from drafcheck.plan.wiring import is_fc
@@ -22,7 +22,13 @@ if TYPE_CHECKING:
 
 
 @rule(
-    "DC102", "unwritten-parameter", Severity.ERROR, Severity.NOTE, needs=("contract", "load", "weights"), concerns="fit"
+    "DC102",
+    "unwritten-parameter",
+    Severity.ERROR,
+    Severity.WARNING,
+    Severity.NOTE,
+    needs=("contract", "load", "weights"),
+    concerns="fit",
 )
 def unwritten_parameter(s: Subject) -> Iterator[Hit]:
     """The engine creates a parameter that nothing fills.
@@ -36,7 +42,8 @@ def unwritten_parameter(s: Subject) -> Iterator[Hit]:
     ## Why is this bad?
     It keeps its initial value: uninitialised memory or a random matrix (accept length 2.30 -> 1.05 without `fc`, 1.01
     without the decoder layer, on SGLang 0.5.15.post1). A norm starts as ones, which cost at most 2.5 % there (2.25 to
-    2.32): a note when norms are all that is missing.
+    2.32) for `hidden_norm`, `input_layernorm` or `norm` of an EAGLE-3 head: a note when those are all that is missing.
+    For other norms (of queries and keys, of multi-token-prediction layers) no measurement is known: a warning.
 
     ## Fix
     Export the drafter again with the tensor, or mend its name when DC101 or DC105 reports it as dropped.
@@ -99,16 +106,18 @@ _STATE = {"empty": "uninitialised memory", "random": "random", "ones": "all ones
 def _unwritten(s: Subject, missing: list[Parameter]) -> Hit:
     counted = Counter(_STATE[p.initial] for p in missing)
     states = ", ".join(f"{n} {state}" for state, n in counted.items()) if len(counted) > 1 else next(iter(counted))
-    plan, _ = plans(s)
-    alone = _alone(plan, [p.name for p in missing])
+    plan, contract = plans(s)
+    names = [p.name for p in missing]
+    alone = _alone(plan, names)
     only_norms = list(counted) == [_STATE["ones"]]
+    of_norms = Severity.NOTE if measured_as_ones(contract, names) else Severity.WARNING
     return Hit(
         f"nothing in the file fills {count(len(missing), 'parameter')} of {s.engine} (left: {states}): "
-        f"{listed([p.name for p in missing])}{alone}",
+        f"{listed(names)}{alone}",
         (Location(file=_file(s)),),
         help="mend the names of the dropped tensors" if lost(s) else "export the drafter again with these tensors",
-        severity=Severity.NOTE if only_norms else Severity.ERROR,
-        about=tuple(p.name for p in missing),
+        severity=of_norms if only_norms else Severity.ERROR,
+        about=tuple(names),
     )
 
 
