@@ -284,8 +284,12 @@ def _add_config(checkpoint: Checkpoint, name: str) -> None:
 def _add_index(checkpoint: Checkpoint, name: str) -> Index | None:
     if not checkpoint.place.holds(name):
         return None
-    document = read_document(checkpoint.place.source(name), trouble=Trouble.BAD_INDEX, limit=INDEX_LIMIT)
-    return parse_index(document)
+    source = checkpoint.place.source(name)
+    document = read_document(source, trouble=Trouble.BAD_INDEX, limit=INDEX_LIMIT)
+    index = parse_index(document)
+    if not checkpoint.place.remote:
+        document.forget(source)
+    return index
 
 
 def parse_index(document: Document) -> Index:
@@ -305,6 +309,9 @@ def parse_index(document: Document) -> Index:
 
 
 def _take_entries(index: Index, entries: dict[str, Any], problems: list[Problem]) -> None:
+    if set(map(type, entries.values())) <= {str} and not any(_fault(index, "", f) for f in set(entries.values())):
+        index.weight_map = entries  # as usual; there may be a million
+        return
     for tensor, file in entries.items():
         message = _fault(index, tensor, file)
         if message is None:

@@ -8,13 +8,13 @@ as an object. Names that are given twice are read differently by every reader (t
 
 from __future__ import annotations
 
-import gc
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from operator import itemgetter
 
+from drafcheck.collecting import no_collection
 from drafcheck.finding import Location
 from drafcheck.header_json import DTYPE_BITS, WORD, CorruptError, Parser, Run
 from drafcheck.lfs import POINTER_LIMIT, lfs_pointer
@@ -66,7 +66,7 @@ def _read(source: Source) -> Header:
     parser = Parser(source.name)
     try:
         length = _header_length(head, size)
-        with _no_collection():
+        with no_collection():
             parser.parse(_text(source.read(8, 8 + length)), 8 + length)
             _validate(parser.tensors, parser.runs, 8 + length, size)
     except CorruptError as error:
@@ -74,24 +74,6 @@ def _read(source: Source) -> Header:
         problem = Problem(Trouble.CORRUPT, f"{source.name} {error.message}", place, _help(head))
         return Header(tuple(parser.tensors), (problem,), parser.metadata)
     return Header(tuple(parser.tensors), (), parser.metadata)
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Keep the cycle collector from walking a million new tuples again and again: half of the time.
-
-    In the end they count as old, so that they are not walked at once; none of them is part of a cycle.
-    """
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            if not gc.get_freeze_count():
-                gc.freeze()
-                gc.unfreeze()
-            gc.enable()
 
 
 def _help(head: bytes) -> str:
@@ -178,18 +160,24 @@ def _measure(tensors: list[Tensor], end: int, base: int) -> int:
 
 
 def _unique_names(tensors: list[Tensor]) -> None:
-    if len(tensors) > _FEW:
-        from drafcheck.header_bulk import differ  # numpy, which has been imported for so many
-
-        if differ(map(itemgetter(0), tensors), len(tensors)):
-            return
-    elif len(set(map(itemgetter(0), tensors))) == len(tensors):
+    if all_differ([tensors]):
         return
     seen: set[str] = set()
     for tensor in tensors:
         if tensor.name in seen:
             raise CorruptError("names a tensor twice", tensor.name)
         seen.add(tensor.name)
+
+
+def all_differ(lists: Sequence[Sequence[Tensor]]) -> bool:
+    """Whether all tensors of the lists have different names; of very many, False where that is not sure."""
+    count = sum(map(len, lists))
+    names = map(itemgetter(0), chain.from_iterable(lists))
+    if count <= _FEW:
+        return len(set(names)) == count
+    from drafcheck.header_bulk import differ  # numpy, which is worth its import for so many
+
+    return differ(names, count)
 
 
 def _misplaced(tensor: Tensor, end: int, base: int) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from drafcheck.collecting import no_collection
 from drafcheck.finding import Location
 from drafcheck.lfs import POINTER_LIMIT, lfs_pointer
 from drafcheck.source import Source, SourceError
@@ -15,6 +16,9 @@ from drafcheck.tensor import Problem, Trouble
 
 DOCUMENT_LIMIT = 16 << 20
 """Longer JSON files are not read. In bytes; the config of the largest models has about 100 kB."""
+
+_LONG, _TABLE = 4 << 20, "weight_map"
+"""Characters from which on the table of an index is read many entries at once, and its key."""
 
 _TOKEN = re.compile(r'\s*("[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+)', re.DOTALL)
 _OPENING, _CLOSING = "{[", "}]"
@@ -35,25 +39,45 @@ class Document:
     data: Any = None
     problems: tuple[Problem, ...] = ()
     text: str = field(default="", repr=False)
+    _forgotten: tuple[Source, int] | None = field(default=None, repr=False, compare=False)
 
     def at(self, *route: str | int) -> Location:
         """Where the key at the end of ``route`` stands; the nearest parent that exists, else the file alone.
 
         Line and column count from 1, the column in characters.
         """
-        found = list(self._places(route))
+        text = self._text()
+        found = list(self._places(text, route))
         if not found:
             return Location(file=self.file)
         key = ".".join(str(part) for part in route[: len(found)])
-        return _location(self.file, key, self.text, found[-1])
+        return _location(self.file, key, text, found[-1])
 
-    def _places(self, route: tuple[str | int, ...]) -> Iterator[int]:
+    def forget(self, source: Source) -> None:
+        """Keep a long text no longer: should a place in it be asked for, ``source`` is read again."""
+        if len(self.text) > DOCUMENT_LIMIT:
+            self.text, self._forgotten = "", (source, hash(self.text))
+
+    def _text(self) -> str:
+        """The text; an empty one where the file is no longer what it was."""
+        if self._forgotten is None:
+            return self.text
+        source, known = self._forgotten
+        try:
+            text = source.read(0, source.size()).decode("utf-8")
+        except (SourceError, UnicodeDecodeError):
+            return ""
+        finally:
+            source.close()
+        return text if hash(text) == known else ""
+
+    def _places(self, text: str, route: tuple[str | int, ...]) -> Iterator[int]:
         """The offset of each key on the way, as far as the way goes."""
-        if self.data is None:
+        if self.data is None or not text:
             return
         value = 0
         for part in route:
-            step = _child(self.text, value, part)
+            step = _child(text, value, part)
             if step is None:
                 return
             place, value = step
@@ -91,7 +115,10 @@ def _parse(file: str, held: list[bytes], trouble: Trouble) -> Document:
     text, notes = "", _Notes()
     try:
         text = _decode(held.pop())
-        data = _load(text, notes)
+        data = _load_index(text, notes) if len(text) >= _LONG else None
+        if data is None:
+            notes = _Notes()
+            data = _load(text, notes)
     except _BrokenError as error:
         place = _location(file, None, text, error.place) if error.place >= 0 else Location(file=file)
         return Document(file, problems=(Problem(trouble, f"{file} {error}", place, _REWRITE),), text=text)
@@ -107,9 +134,33 @@ def _decode(raw: bytes) -> str:
         raise _BrokenError(f"is not utf-8 text (byte {error.start})") from error
 
 
+def _load_index(text: str, notes: _Notes) -> dict[str, Any] | None:
+    """A long text with the table of an index in it; None for any other, and for one with something to say about it."""
+    from drafcheck.json_bulk import without_table  # for long ones alone
+
+    found = without_table(text, _TABLE)
+    if found is None:
+        return None
+    table, rest = found
+    count = len(table)
+    try:
+        data = _load(rest, notes)
+    except _BrokenError:
+        return None  # whose place in the whole text is to be told
+    last = data.get(_TABLE)
+    if not isinstance(last, dict) or notes.duplicates:
+        return None
+    table.update(last)
+    if len(table) < count + len(last):
+        return None
+    data[_TABLE] = table
+    return data
+
+
 def _load(text: str, notes: _Notes) -> dict[str, Any]:
     try:
-        data = json.loads(text, object_pairs_hook=notes.pairs, parse_constant=notes.constant)
+        with no_collection():
+            data = json.loads(text, object_pairs_hook=notes.pairs, parse_constant=notes.constant)
     except RecursionError as error:
         raise _BrokenError("is nested too deeply to be read") from error
     except json.JSONDecodeError as error:

@@ -14,12 +14,12 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tools"), str(ROOT / "tests")]
 
 from safetensors import SafetensorError, deserialize  # noqa: E402
 
-from drafcheck import header_json, lint  # noqa: E402
+from drafcheck import header_json, json_bulk, jsonpos, lint  # noqa: E402
 from drafcheck.checkpoint import parse_index  # noqa: E402
 from drafcheck.contract_folders import checked  # noqa: E402
 from drafcheck.errors import NothingToCheck, UsageError  # noqa: E402
 from drafcheck.header import Header, read_header  # noqa: E402
-from drafcheck.jsonpos import read_document  # noqa: E402
+from drafcheck.jsonpos import Document, read_document  # noqa: E402
 from drafcheck.launch.read import read_launch  # noqa: E402
 from drafcheck.place import LocalPlace  # noqa: E402
 from drafcheck.settings import read as read_settings  # noqa: E402
@@ -112,9 +112,23 @@ def _many_at_once(data: bytes) -> Header:
         header_json._MANY, header_json._AT_ONCE = limits
 
 
+def _as_a_long_index(data: bytes) -> Document:
+    """The index as a long one is read, in short pieces."""
+    limits = jsonpos._LONG, json_bulk._AT_ONCE
+    jsonpos._LONG, json_bulk._AT_ONCE = 0, 100
+    try:
+        return read_document(Memory(data, "model.safetensors.index.json"), trouble=Trouble.BAD_INDEX)
+    finally:
+        jsonpos._LONG, json_bulk._AT_ONCE = limits
+
+
 def index(data: bytes) -> None:
     """An index: no file that it names lies outside of the checkpoint."""
-    found = parse_index(read_document(Memory(data, "model.safetensors.index.json"), trouble=Trouble.BAD_INDEX))
+    document = read_document(Memory(data, "model.safetensors.index.json"), trouble=Trouble.BAD_INDEX)
+    together = _as_a_long_index(data)
+    if (repr(together.data), together.problems) != (repr(document.data), document.problems):
+        raise Wrong(f"read many at once it is {together}, one by one {document}")
+    found = parse_index(document)
     for name in found.files:
         if name.startswith("/") or ".." in name.split("/"):
             raise Wrong(f"{name!r} lies outside")

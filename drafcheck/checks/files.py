@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from drafcheck.contract import in_force, load_toml
@@ -258,9 +260,21 @@ def _left_out(s: Subject, selection: Selection, index: Index, severity: Severity
             )
 
 
-def _promised(s: Subject, selection: Selection, index: Index, severity: Severity) -> Iterator[Hit]:
+def _holds_all(selection: Selection, index: Index) -> bool:
+    """Whether the files have every tensor of the index, told without a set of the names; False where it is not sure."""
+    if selection.twice or selection.missing:
+        return False
+    names = map(itemgetter(0), chain.from_iterable(file.header.tensors for file in selection.chosen))
+    return sum(map(index.weight_map.__contains__, names)) == len(index.weight_map)
+
+
+def _absent(selection: Selection, index: Index) -> list[str]:
     there = (name for name, file in index.weight_map.items() if file not in selection.missing)
-    absent = _not_in_any(selection, there)
+    return _not_in_any(selection, there)
+
+
+def _promised(s: Subject, selection: Selection, index: Index, severity: Severity) -> Iterator[Hit]:
+    absent = [] if _holds_all(selection, index) else _absent(selection, index)
     if absent and not any(file.header.problems for file in selection.chosen):
         verb = "is" if len(absent) == 1 else "are"
         yield Hit(

@@ -11,6 +11,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from drafcheck.contract import Engine, in_force, load_toml
+from drafcheck.header import all_differ
 from drafcheck.plan.model import Refusal
 from drafcheck.source import SourceError
 from drafcheck.tensor import Tensor
@@ -247,7 +248,7 @@ def _natural(file: WeightFile) -> list[int | str]:
 
 def _twice(checkpoint: Checkpoint, files: tuple[WeightFile, ...]) -> Iterator[Twice]:
     """Names that two files have. Their bytes are compared only when there are any."""
-    if len(files) < 2:
+    if len(files) < 2 or all_differ([file.header.tensors for file in files]):
         return
     seen: dict[str, Tensor] = {}
     for file in files:
