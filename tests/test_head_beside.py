@@ -159,6 +159,17 @@ def test_a_few_rows_without_numbers_are_no_hindrance(tmp_path: Path) -> None:
     assert not said(report) and told(report).verdict == "right" and 0.9 < told(report).agree < 1
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("shift", [0, 1])
+def test_the_largest_numbers_of_a_few_rows_outweigh_no_other(tmp_path: Path, shift: int) -> None:
+    """A head in order, and one whose rows are one off, each with two values at the end of bfloat16."""
+    head = np.roll(numbers(healthy().weights["lm_head.weight"]), shift, axis=0)
+    head[0, 5] = head[2, 88] = np.float32(3.3e38)
+    report = beside(with_head(tmp_path / "ckpt", half(head)), HEAD)
+    assert told(report).verdict == ("wrong" if shift else "right")
+    assert [f.rule for f in said(report)] == ["DC805"] * shift
+
+
 @pytest.mark.parametrize("rule", ["DC804", "DC805"])
 def test_rows_that_can_not_be_read_are_said(tmp_path: Path, rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is found then, and it is not passed over; once they can be read nothing is said."""

@@ -257,11 +257,15 @@ def _fetched(matrix: Matrix, numbers: Iterable[Sequence[int]]) -> dict[int, byte
 
 
 def _stacked(matrix: Matrix, kept: Mapping[int, bytes], numbers: Sequence[int]) -> Rows:
-    """Rows as numbers; a row of number -1 is zeros, and so is a value that is no finite number."""
+    """Rows as numbers, of length one, so that none outweighs the others however large its numbers are.
+
+    A row of number -1 is zeros, and so is a value that is no finite number.
+    """
     rows: Rows = np.zeros((len(numbers), matrix.tensor.shape[1]), np.float32)
     for place, number in enumerate(numbers):
         if number >= 0:
-            with np.errstate(over="ignore", invalid="ignore"):
-                rows[place] = as_numbers(matrix.tensor.dtype, kept[number])
-    np.nan_to_num(rows, copy=False, nan=0, posinf=0, neginf=0)
-    return rows
+            values = as_numbers(matrix.tensor.dtype, kept[number])
+            values[np.logical_not(np.isfinite(values))] = 0
+            largest = float(np.abs(values).max())
+            rows[place] = values / (largest or 1.0)
+    return _normal(rows)
