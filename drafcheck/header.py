@@ -35,7 +35,8 @@ class Header:
 
     ``uncopied`` are the entries of a pickle, tensors or not, that can not be written as safetensors as they lie.
     ``views`` are the places of the tensors of a pickle whose values do not lie in one piece in their order, ``packed``
-    those of the ones in compressed files of its archive.
+    those of the ones in compressed files of its archive. ``behind`` are the bytes after the last storage of a pickle of
+    before torch 1.6 that belong to none.
     """
 
     tensors: tuple[Tensor, ...] = ()
@@ -44,6 +45,12 @@ class Header:
     uncopied: dict[str, Uncopied] = field(default_factory=dict)
     views: dict[str, View] = field(default_factory=dict)
     packed: dict[str, Packed] = field(default_factory=dict)
+    behind: int = 0
+
+    @property
+    def lossy(self) -> bool:
+        """Whether a safetensors file of the same tensors would hold less."""
+        return bool(self.uncopied) or self.behind > 0
 
 
 def read_header(source: Source) -> Header:
@@ -70,17 +77,26 @@ def _read(source: Source) -> Header:
             parser.parse(_text(source.read(8, 8 + length)), 8 + length)
             _validate(parser.tensors, parser.runs, 8 + length, size)
     except CorruptError as error:
+        if (harm := _harm(source)) is not None:
+            return Header(tuple(parser.tensors), (harm,), parser.metadata)
         place = Location(file=source.name, tensor=error.tensor)
         problem = Problem(Trouble.CORRUPT, f"{source.name} {error.message}", place, _help(head))
         return Header(tuple(parser.tensors), (problem,), parser.metadata)
     return Header(tuple(parser.tensors), (), parser.metadata)
 
 
+def _harm(source: Source) -> Problem | None:
+    """What a file asks for that is no safetensors file, before anyone is told to open it as something else."""
+    from drafcheck.torch_pickle import posing  # sound files have no need of it
+
+    return posing(source)
+
+
 def _help(head: bytes) -> str:
     start = head.lstrip()[:15].lower()
     if start.startswith((b"<!doctype", b"<html", b"<?xml")):
         return "this is a web page saved under the name of a weight file: download the checkpoint again"
-    if head.startswith((b"PK\x03\x04", b"\x80\x02")):
+    if head.startswith((b"PK\x03\x04", *(bytes((0x80, protocol)) for protocol in range(2, 6)))):
         return "this is a PyTorch pickle under another name: rename it to pytorch_model.bin, or convert it"
     return "download the file again, or write it again with safetensors.torch.save_file"
 

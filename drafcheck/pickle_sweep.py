@@ -16,7 +16,8 @@ from drafcheck.pickle_machine import PickleError
 from drafcheck.pickle_opcodes import Budget
 from drafcheck.source import Bounded, Memory, Source
 from drafcheck.torch_zip import ZIP, Archive, UnreadableError, as_others, as_torch
-from drafcheck.zip_ends import END, END_BYTES
+from drafcheck.zip_ends import END, END_BYTES, NoEndError, end_of
+from drafcheck.zip_fronts import fronts
 from drafcheck.zip_members import BZIPPED, GZIP, STORED, XZ, ZLIB, Unpacked, Window
 
 if TYPE_CHECKING:
@@ -70,13 +71,20 @@ def behind(source: Source, end: int) -> tuple[list[Asked], str | None]:
     """
     found = _Sweep()
     size = source.size()
-    if end < size:
-        stream = Bounded(source, STREAM_LIMIT)
-        stream.seek(end)
-        how = listed if source.read(end, end + 2) in _MAGIC else spoken
-        found.asked += how(stream, found.budget)
+    found.tail(source, end, "")
     if end < size or source.read(max(size - END_BYTES, 0), size).startswith(END):
         found.archives(source, "", 0)
+    return found.asked, found.budget.cut
+
+
+def posing(source: Source) -> tuple[list[Asked], str | None]:
+    """The same for a file under the name of another format, whose bytes may be anything. Raises SourceError."""
+    head = source.read(0, 512)
+    if head.startswith(_SUSPECT) or _is_tar(head):
+        return sweep(source)
+    found = _Sweep()
+    found.asked += spoken(Bounded(source, STREAM_LIMIT), found.budget)
+    found.archives(source, "", 0)
     return found.asked, found.budget.cut
 
 
@@ -119,18 +127,30 @@ class _Sweep:
     def archives(self, source: Source, member: str, depth: int) -> None:
         """What torch and others find in a file that they take for a zip archive."""
         # What is broken, or no archive, is refused anyway. Torch and scanners may find different ones in a file.
-        seen: list[tuple[str, int]] = []
+        seen: list[tuple[str, int]] | None = None
         for reader in (as_torch, as_others):
             try:
                 with suppress(PickleError), reader(source) as archive:
                     if depth:
                         self.budget.opcodes -= _ENTRY * len(archive.entries)
                     listing = [(info.filename, info.header_offset) for info in archive.entries]
-                    if listing != seen:
+                    if listing != (seen or []):
                         self.members(archive, member, depth)
                     seen = listing
             except UnreadableError as error:
                 self.budget.stop(f"{member or source.name:.200} {error}")
+        if seen is None and source.read(0, len(ZIP)) == ZIP:
+            self.members(Archive(source, fronts(source)), member, depth)
+        with suppress(NoEndError):
+            self.tail(source, end_of(source).stop, member)
+
+    def tail(self, source: Source, at: int, member: str) -> None:
+        """What lies from a place on where the file should be at its end."""
+        if at < source.size():
+            stream = Bounded(source, STREAM_LIMIT)
+            stream.seek(at)
+            how = listed if source.read(at, at + 2) in _MAGIC else spoken
+            self.asked += how(stream, self.budget, member)
 
     def _tar(self, source: Source, member: str, depth: int) -> None:
         import tarfile

@@ -15,7 +15,7 @@ import re
 from typing import Any
 
 from drafcheck.finding import Location
-from drafcheck.header import Header
+from drafcheck.header import HEADER_LIMIT, Header
 from drafcheck.header_json import DTYPE_BITS
 from drafcheck.lfs import POINTER_LIMIT, lfs_pointer
 from drafcheck.pickle_listing import Asked, told
@@ -23,6 +23,7 @@ from drafcheck.pickle_machine import Machine, PickleError
 from drafcheck.pickle_places import Reader
 from drafcheck.pickle_records import Opaque, Storage, Table, TensorRecord, as_text
 from drafcheck.pickle_sweep import STREAM_LIMIT, behind, beside, sweep
+from drafcheck.pickle_sweep import posing as sweep_posing
 from drafcheck.source import Bounded, Source, SourceError
 from drafcheck.tensor import Problem, Trouble, Uncopied
 from drafcheck.torch_zip import ZIP, Archive, UnreadableError, opened
@@ -71,6 +72,14 @@ def _suspect(source: Source, trouble: Trouble, message: str) -> Header:
     return _failed(source, trouble, message) if cut is None or trouble is Trouble.UNSAFE_PICKLE else _cut(source, cut)
 
 
+def posing(source: Source) -> Problem | None:
+    """What a file under the name of another format asks for; None for nothing. Raises SourceError."""
+    found, cut = sweep_posing(source)
+    if found:
+        return _failed(source, Trouble.UNSAFE_PICKLE, _asks(source, found)).problems[0]
+    return _cut(source, cut).problems[0] if cut is not None else None
+
+
 def _cut(source: Source, cut: str) -> Header:
     return _failed(source, Trouble.UNSAFE_PICKLE, f"{source.name} was not looked through to its end for code: {cut}")
 
@@ -105,9 +114,25 @@ def _read(source: Source) -> Header:
         raise PickleError("is a 7z archive: no loader opens one, and scanners do not look into it", unsafe=True)
     if head.startswith(ZIP):
         return _read_zip(source)
+    if _is_safetensors(head, size):
+        return Header(problems=(posing(source) or _misnamed(source),))
     if head[257:262] == b"ustar":
         raise UnreadableError("is a tar archive, torch's format of before 2018, which current loaders refuse")
     return _read_legacy(source)
+
+
+def _is_safetensors(head: bytes, size: int) -> bool:
+    """Whether a file begins as safetensors do: eight bytes of length, then an object of JSON."""
+    return head[8:9] == b"{" and 2 <= int.from_bytes(head[:8], "little") <= min(size - 8, HEADER_LIMIT)
+
+
+def _misnamed(source: Source) -> Problem:
+    return Problem(
+        Trouble.CORRUPT,
+        f"{source.name} is a safetensors file under another name: no loader opens it as a PyTorch file",
+        Location(file=source.name),
+        "rename it to model.safetensors",
+    )
 
 
 # The zip format: {name}/data.pkl, and one stored file {name}/data/{key} for each storage.
@@ -221,7 +246,9 @@ def _read_legacy(source: Source) -> Header:
     if cut is not None:
         return _cut(source, cut)
     reader = Reader(source, lambda storage: places.get(storage.key), _UNPLACED)
-    return _header(source, value, reader, machine.foreign)
+    header = _header(source, value, reader, machine.foreign)
+    header.behind = source.size() - end if end >= 0 else 0
+    return header
 
 
 def _legacy_places(source: Source, keys: Any, storages: dict[str, Storage], at: int) -> tuple[Places, int]:

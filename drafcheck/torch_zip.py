@@ -21,7 +21,7 @@ from drafcheck.zip_ends import DIRECTORY_LIMIT, AsTorch, End, NoEndError, end_of
 from drafcheck.zip_members import DEFLATED, STORED, Unpacked, Window
 
 if TYPE_CHECKING:
-    from zipfile import ZipFile, ZipInfo
+    from zipfile import ZipInfo
 
 ZIP = b"PK\x03\x04"
 LOCAL = 30
@@ -87,7 +87,7 @@ def _archive(source: Source, seen: Source) -> Iterator[Archive]:
 
     try:
         with zipfile.ZipFile(Bounded(seen, DIRECTORY_LIMIT)) as archive:
-            yield Archive(source, archive)
+            yield Archive(source, archive.infolist())
     except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OverflowError, UnicodeError) as error:
         raise PickleError(f"is a broken zip archive: {str(error).lower() or 'truncated'}") from error
     except (NotImplementedError, RuntimeError, ValueError, OSError) as error:
@@ -97,10 +97,10 @@ def _archive(source: Source, seen: Source) -> Iterator[Archive]:
 class Archive:
     """The files of an archive. ``entries`` are all in the order of the directory, ``members`` each name once."""
 
-    def __init__(self, source: Source, archive: ZipFile) -> None:
+    def __init__(self, source: Source, entries: list[ZipInfo]) -> None:
         """What the directory says; nothing of the files is read yet."""
         self._source = source
-        self.entries = archive.infolist()
+        self.entries = entries
         self._known: dict[int, tuple[int, bytes]] = {}
 
     @cached_property

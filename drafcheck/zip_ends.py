@@ -25,12 +25,16 @@ _WIDE, _WIDE_BYTES = b"PK\x06\x06", 56
 
 
 class End(NamedTuple):
-    """The directory that torch reads: its place, its bytes and its files; ``odd``: why others may read another."""
+    """The directory that torch reads: its place, its bytes and its files; ``odd``: why others may read another.
+
+    ``stop`` is where the archive ends, its comment included.
+    """
 
     start: int
     length: int
     files: int
     odd: str | None
+    stop: int
 
 
 class NoEndError(Exception):
@@ -42,7 +46,8 @@ def end_of(source: Source) -> End:
     size = source.size()
     place, last = _last(source, size)
     files, length, start, comment = struct.unpack("<H2IH", last[10:])
-    odd = None if place + END_BYTES + comment == size else "there are bytes behind its end"
+    stop = place + END_BYTES + comment
+    odd = None if stop == size else "there are bytes behind its end"
     locator = source.read(max(place - _LOCATOR_BYTES, 0), place)
     if locator.startswith(_LOCATOR) and len(locator) == _LOCATOR_BYTES:
         wide_at = int.from_bytes(locator[8:16], "little")
@@ -57,7 +62,7 @@ def end_of(source: Source) -> End:
             odd = odd or "the place of its directory is not where it says"
     if start + length != place:
         odd = odd or "its directory is not where its sizes say"
-    return End(start, length, files, odd)
+    return End(start, length, files, odd, stop)
 
 
 def _last(source: Source, size: int) -> tuple[int, bytes]:

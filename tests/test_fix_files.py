@@ -12,6 +12,7 @@ from drafts import HIDDEN, VOCAB, Draft
 from make_fixtures import FIXTURES
 from pickles import number, pickled_tensor, text, write_torch
 from repairing import checked, contents, edits_for, hashed, mended, mended_draft, options_of
+from weightfiles import Storage, legacy, state, tensor
 from weights import Weight, read_safetensors, write_safetensors, zeros
 
 from drafcheck.finding import Finding
@@ -233,6 +234,18 @@ def test_a_pickle_of_plain_tensors_is_converted(tmp_path: Path, entry: bytes) ->
     with_entry(tmp_path, entry)
     found, edits = told(tmp_path, "DC010")
     assert edits == [Convert("pytorch_model.bin")] and "does not convert" not in found[0].message
+
+
+@pytest.mark.parametrize("junk", [b"", b"junk"])
+def test_bytes_behind_a_file_of_before_1_6_are_not_lost_without_a_word(tmp_path: Path, junk: bytes) -> None:
+    raw = legacy(state({"fc.weight": tensor(Storage("LongStorage", "0", 1), (1,), (1,))}), {"0": (1, bytes(8))})
+    draft = Draft()
+    draft.weight_file = None
+    draft.writers.append(lambda folder: (folder / "pytorch_model.bin").write_bytes(raw + junk))
+    draft.write(tmp_path)
+    found, edits = told(tmp_path, "DC010")
+    assert edits == ([] if junk else [Convert("pytorch_model.bin")])
+    assert ("has 4 bytes behind its last storage that belong to none" in found[0].message) is bool(junk)
 
 
 def test_another_repair_is_not_promised_where_it_would_have_to_rewrite_such_a_pickle(tmp_path: Path) -> None:

@@ -73,12 +73,13 @@ def unsafe_pickle(s: Subject) -> Iterator[Hit]:
 
     ## What it does
     Reads the opcodes of the pickle without running any, and reports every name that is not one of those that a
-    plain state dict needs, with its place: also of pickles that lie beside that of the tensors, behind it, or in an
-    archive inside the file, and in files whose pickle or archive is broken. A 7z archive under the name of a weight
-    file counts as such, and so does what could not be looked through to its end: more than two million opcodes, an
-    archive in more than three others, a file packed in an unknown way. Also what needs no such name: attributes set
-    of a function or a class, methods of a dict replaced, a text in another code, memory asked for by a number. Torch
-    is not needed, for files of before 1.6 neither. Files that the loader does not open are not looked at.
+    plain state dict needs, with its place: also of pickles that lie beside that of the tensors, behind it or behind the
+    archive, or in an archive inside the file, in files whose pickle or archive is broken (of an archive without its
+    directory in the first 16 MB), and in what is called a safetensors file and is none. A 7z archive under the name of
+    a weight file counts as such, and so does what could not be looked through to its end: more than two million
+    opcodes, an archive in more than three others, a file packed in an unknown way. Also what needs no such name:
+    attributes set of a function or a class, methods of a dict replaced, a text in another code, memory asked for by a
+    number. Torch is not needed, for files of before 1.6 neither. Files that the loader does not open are not looked at.
 
     ## Why is this bad?
     Whoever loads it without `weights_only=True` runs that code (NVIDIA-NeMo/Automodel pull request 3240,
@@ -104,9 +105,10 @@ def pickle_weights(s: Subject) -> Iterator[Hit]:
     ## Fix
     Convert without loss: `drafcheck fix`. It copies the bytes of plain tensors and converts nothing when the file holds
     anything else, which the note then names: a tensor that is transposed, negated, sparse or quantised, a compressed
-    archive, or an entry that is no tensor. For such a file load it with `torch.load(path, weights_only=True)`, make of
-    each entry a plain tensor (`t.resolve_neg().resolve_conj().contiguous().clone()`), leave out what is none, and write
-    them with `safetensors.torch.save_file`.
+    archive, an entry that is no tensor, or bytes behind the last storage. For such a file load it with
+    `torch.load(path, weights_only=True)`, make of each entry a plain tensor
+    (`t.resolve_neg().resolve_conj().contiguous().clone()`), leave out what is none, and write them with
+    `safetensors.torch.save_file`.
     """
     if s.selection is not None and s.selection.uses_pickles:
         from drafcheck.fix.repairs.files import why_not_converted

@@ -31,6 +31,7 @@ from drafcheck.fix.edits import (
 from drafcheck.fix.jsontext import with_key, without_key
 from drafcheck.fix.layout import Entry, index_text, name_in_safetensors, names_listed, safetensors
 from drafcheck.fix.pieces import Span, Spliced
+from drafcheck.words import count
 
 if TYPE_CHECKING:
     from drafcheck.checkpoint import Index, WeightFile
@@ -191,6 +192,9 @@ class _Changes:
 
     def _refuse_loss(self, file: WeightFile) -> None:
         """Raises UsageError for what is in a pickle and would not be in the file that takes its place."""
+        if file.header.behind:
+            lost = f"the {count(file.header.behind, 'byte')} behind its last storage would be lost"
+            raise UsageError(f"{file.name} would have to become safetensors, and {lost}{NOTHING_CHANGED}")
         replaced = {e.tensor.name for edits in self._tensors.values() for e in edits if not isinstance(e, Rename)}
         for name, uncopied in file.header.uncopied.items():
             if name not in replaced:

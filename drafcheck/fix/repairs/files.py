@@ -10,6 +10,7 @@ from drafcheck.fix.layout import name_in_safetensors, names_listed
 from drafcheck.fix.registry import Wishes, repair
 from drafcheck.plan.files import alike
 from drafcheck.plan.names import route
+from drafcheck.words import count
 
 if TYPE_CHECKING:
     from drafcheck.checkpoint import Index, WeightFile
@@ -129,7 +130,7 @@ def is_redundant(s: Subject, other: WeightFile, *, whole: bool) -> bool:
 
     Without ``whole`` a large one is compared only as far as ``SAMPLE`` goes. Nothing is compared over a network.
     """
-    if s.selection is None or s.checkpoint.place.remote or other.header.problems or other.header.uncopied:
+    if s.selection is None or s.checkpoint.place.remote or other.header.problems or other.header.lossy:
         return False
     read = {t.name: t for t in s.selection.tensors}
     pairs = [(read.get(t.name), t) for t in other.header.tensors]
@@ -146,6 +147,8 @@ def why_not_converted(s: Subject, files: Sequence[WeightFile]) -> str | None:
             return f"{file.name} can not be read whole"
         if file.header.uncopied:
             return f"in {file.name} {uncopied(file)}"
+        if file.header.behind:
+            return f"{file.name} has {count(file.header.behind, 'byte')} behind its last storage that belong to none"
     names = [name_in_safetensors(file.name) for file in files]
     taken = next((n for n in names if s.checkpoint.place.holds(n) or names.count(n) > 1), None)
     if taken is not None:
