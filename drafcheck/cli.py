@@ -179,14 +179,15 @@ def check(paths: tuple[str, ...], **given: Unpack[CheckGiven]) -> int:
     watched = not given["quiet"] and sys.stderr is not None and sys.stderr.isatty() and len(paths) == 1
     options = replace(options, fail_on=fail_on, lfs=given["lfs"], watched=watched)
     known = _known(given)
-    found = (only_drafts if given["only_drafts"] else expand)(checkpoints(paths))
+    found = (only_drafts if given["only_drafts"] else expand)(checkpoints(paths), given["lfs"])
     with _watched(found.drafts, quiet=given["quiet"]) as drafts:
         examined = examine_many(drafts, options, given["jobs"])
     _hide_known(examined, known, given["write_baseline"])
-    report = report_of(examined, found.passed_over)
+    report = report_of(examined, found.passed_over, found.unread)
     _publish(report, examined, outputs, given)
     limits = [FailOn(seen.setup.options.fail_on or given["fail_on"]) for seen in examined]
     codes = [c.exit_code(limit) for c, limit in zip(report.checkpoints, limits, strict=True)]
+    codes += [2 for left in report.passed_over if left.unread]
     return worst(codes) if codes or not given["only_drafts"] else 0
 
 

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Read = Callable[[], "TargetConfig"]
+Places = Sequence[tuple[str, str]]
 
 MANY = 10
 """After so many checkpoints the rest is likely to be worth the import of numpy."""
@@ -209,12 +210,12 @@ def inspect_one(path: str, options: Options) -> Examination:
     return examine(path, replace(setup, chosen={}, ignores=()))
 
 
-def report_of(examined: Sequence[Examination], passed_over: Sequence[tuple[str, str]] = ()) -> Report:
-    """The report on checkpoints that were examined; ``passed_over`` are folders that were not, each with the why."""
+def report_of(examined: Sequence[Examination], passed_over: Places = (), unread: Places = ()) -> Report:
+    """The report on checkpoints that were examined; ``passed_over`` and ``unread`` were not, each with the why."""
     from drafcheck.report.build import checkpoint_report
 
     checkpoints = tuple(checkpoint_report(e) for e in examined)
-    left = tuple(PassedOver(path=path, why=why) for path, why in passed_over)
+    left = tuple(PassedOver(path=p, why=w, unread=n == 0) for n, ws in enumerate((unread, passed_over)) for p, w in ws)
     matrix: tuple[Matrix, ...] = ()
     if any(c.beside for c in checkpoints):
         from drafcheck.report.matrix import matrix_of

@@ -124,21 +124,31 @@ def test_links_are_followed_once_and_never_upward(tmp_path: Path) -> None:
 def test_a_folder_that_may_not_be_read_is_said(tmp_path: Path) -> None:
     (tmp_path / "locked").mkdir(mode=0)
     Draft().write(tmp_path / "draft")
-    assert found(tmp_path) == (["draft"], {"locked": "the folder may not be read"})
+    assert found(tmp_path) == (["draft"], {})
+    assert expand([str(tmp_path)]).unread == ((str(tmp_path / "locked"), "the folder may not be read"),)
 
 
-def test_a_folder_that_goes_away_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "locked").mkdir()
+@pytest.mark.parametrize(("name", "code"), [("locked", 2), ("lost+found", 0)])
+def test_a_folder_that_goes_away_is_said_and_ends_the_run_so(
+    name: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is known of what lies there; but for the folder of the file system, where no model ever lies."""
+    (tmp_path / name).mkdir()
     Draft().write(tmp_path / "draft")
     scandir = os.scandir
 
     def refuse(path: str) -> object:
-        if str(path).endswith("locked"):
+        if str(path).endswith(name):
             raise PermissionError(13, "Permission denied")
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", refuse)
-    assert found(tmp_path) == (["draft"], {"locked": "the folder may not be read"})
+    for flags in ([], ["--only-drafts"], ["--fail-on", "never"]):
+        assert run(["check", str(tmp_path), *ENGINE, *flags]) == code
+        out = capsys.readouterr().out
+        verb = "not checked" if code else "passed over"
+        assert f"{verb}: {tmp_path / name}: the folder may not be read" in out
+        assert "draft: clean" in out, "the others are reported all the same"
 
 
 def test_one_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -223,8 +233,8 @@ def strangers(root: Path) -> list[str]:
         "fw/firmware.bin": os.urandom(3000),
         "tgt/config.json": b'{"architectures": ["LlamaForCausalLM"], "hidden_size": 32}',
         "alone/target_config.json": b"{}",
-        "odd/config.json": b"\xff[",
-        "odd/x.safetensors": b"no weights",
+        "odd/config.json": b"// the port\n{port: 1}",
+        "odd/table.bin": b"no weights",
     }
     for name, content in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)

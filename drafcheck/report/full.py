@@ -110,7 +110,10 @@ def repairable(checkpoint: CheckpointReport) -> Iterator[str]:
 def passed_over(report: Report, *, verbose: bool = False) -> list[str]:
     """What was found below the paths and not checked, a line each: the first six, all of them when ``verbose``."""
     shown = report.passed_over if verbose else report.passed_over[:PLACES]
-    lines = [f"passed over: {printable(left.path)}: {printable(left.why)}" for left in shown]
+    lines = [
+        f"{'not checked' if left.unread else 'passed over'}: {printable(left.path)}: {printable(left.why)}"
+        for left in shown
+    ]
     more = len(report.passed_over) - len(shown)
     return lines + ([f"passed over: {plural(more, 'more folder')}"] if more else [])
 

@@ -251,6 +251,7 @@ class PassedOver(_Model):
 
     path: Text
     why: Text
+    unread: bool = Field(default=False, description="it may not be opened, so that nothing is known of it: exit code 2")
 
 
 class First(_Model):
@@ -323,8 +324,9 @@ class Report(_Model):
         return self.exit_code_for(FailOn.ERROR)
 
     def exit_code_for(self, fail_on: FailOn) -> int:
-        """The worst exit code of the checkpoints, in the order 0, 1, 3, 2."""
-        return worst([c.exit_code(fail_on) for c in self.checkpoints])
+        """The worst exit code of the checkpoints, in the order 0, 1, 3, 2; 2 where a place may not be opened."""
+        unread = [2 for left in self.passed_over if left.unread]
+        return worst([c.exit_code(fail_on) for c in self.checkpoints] + unread)
 
 
 def worst(codes: Sequence[int]) -> int:

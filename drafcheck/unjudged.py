@@ -1,0 +1,141 @@
+"""Whether a folder of models may hide a draft, or code, because what is in it could not be read."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from drafcheck.checkpoint import CONFIG
+from drafcheck.contract import load_toml
+from drafcheck.source import SourceError
+from drafcheck.tensor import Problem, Trouble
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from drafcheck.checkpoint import Checkpoint, WeightFile
+
+MOST_PICKLES = 64
+"""So many pickles of a whole model are looked at for code; more of them in one folder are data."""
+
+_TORCH = (b"PK\x03\x04", b"\x80")
+_OF_A_MODEL = ("architectures", "model_type", "hidden_size")
+
+_VALUES = """
+    collections argparse pathlib datetime enum copyreg typing decimal fractions uuid random dataclasses abc re numbers
+    array _codecs types.SimpleNamespace
+"""
+_INNOCENT = frozenset(_VALUES.split())
+_PLAIN = "object set frozenset list dict tuple int float str bytes bytearray bool complex slice range type"
+_INNOCENT_NAMES = frozenset(f"builtins.{name}" for name in _PLAIN.split())
+
+
+def config_hides(checkpoint: Checkpoint) -> bool:
+    """Whether a folder without weights has the config of a model that could not be read.
+
+    Other programs have a config.json too, and some write it with comments: only what could not be opened at all, and
+    what names a model, counts.
+    """
+    problem = config_problem(checkpoint)
+    if problem is None or problem.trouble is not Trouble.BAD_CONFIG:
+        return problem is not None
+    try:
+        start = checkpoint.place.source(CONFIG).read(0, 1 << 16)
+    except SourceError:
+        return True
+    return any(f'"{key}"'.encode() in start for key in _OF_A_MODEL)
+
+
+def config_problem(checkpoint: Checkpoint) -> Problem | None:
+    """Why the config.json that is there could not be read."""
+    if checkpoint.config is not None:
+        return None
+    troubles = (p for p in checkpoint.problems if p.trouble is not Trouble.NO_CONFIG)
+    return next(troubles, None)
+
+
+def weights_hide(checkpoint: Checkpoint) -> bool:
+    """Whether a file that engines would take for weights could not be read, or would run code."""
+    return any(_hides(file, checkpoint) for file in checkpoint.files)
+
+
+def holds_code(checkpoint: Checkpoint) -> bool:
+    """Whether a pickle that engines would open asks for code. Reads their listings, of the first 64."""
+    return any(_is_unsafe(file, checkpoint) for file in _pickles(checkpoint)[:MOST_PICKLES])
+
+
+def why_unread(checkpoint: Checkpoint) -> str | None:
+    """What is wrong with the first file of a folder in which no tensor could be read; None where one could."""
+    if any(file.header.tensors for file in checkpoint.files):
+        return None
+    return next((problem.message for file in checkpoint.files for problem in file.header.problems), None)
+
+
+def _hides(file: WeightFile, checkpoint: Checkpoint) -> bool:
+    problem = next(iter(file.header.problems), None)
+    if problem is None:
+        return False
+    if problem.trouble is Trouble.UNSAFE_PICKLE:
+        return _is_unsafe(file, checkpoint)
+    if _is_of_weights(file) or problem.trouble is Trouble.LFS_POINTER:
+        return True
+    if file.size == 0 and problem.trouble is Trouble.UNREADABLE:
+        return not checkpoint.place.is_folder(file.name)
+    if problem.trouble is Trouble.UNREADABLE:  # whole, and something else than weights: a list, a program
+        return config_problem(checkpoint) is not None
+    return _starts_as_torch(file)
+
+
+def _is_of_weights(file: WeightFile) -> bool:
+    """By its name: what else ends in .bin and .pt may be anything, such as a firmware."""
+    return file.is_safetensors or file.name.startswith("pytorch_model")
+
+
+def _starts_as_torch(file: WeightFile) -> bool:
+    try:
+        return file.source.read(0, 4).startswith(_TORCH)
+    except SourceError:
+        return True
+    finally:
+        file.source.close()
+
+
+def _pickles(checkpoint: Checkpoint) -> list[WeightFile]:
+    """The pickles that an engine would open: with a config beside them, or of the usual name."""
+    if any(file.is_safetensors for file in checkpoint.files):
+        return [file for file in checkpoint.files if file.name.startswith("pytorch_model")]
+    whole = checkpoint.place.holds(CONFIG)
+    return [f for f in checkpoint.files if (whole or _is_of_weights(f)) and not _is_training_state(f)]
+
+
+def _is_training_state(file: WeightFile) -> bool:
+    return file.name.endswith(tuple(load_toml("discovery.toml")["training_state"]))
+
+
+def _is_unsafe(file: WeightFile, checkpoint: Checkpoint) -> bool:
+    """Whether a pickle asks for code, and an engine would open it or it is code of Python's own, as attacks are."""
+    if file.is_safetensors or all(p.trouble is not Trouble.UNSAFE_PICKLE for p in file.header.problems):
+        return False
+    if _is_training_state(file):  # which names the classes of the trainer, and no engine opens it
+        return False
+    safe = any(f.is_safetensors for f in checkpoint.files)
+    return (file in _pickles(checkpoint) and not safe) or _attacks(file)
+
+
+def _attacks(file: WeightFile) -> bool:
+    """Whether a pickle asks for what Python itself brings along, other than plain values."""
+    from drafcheck.pickle_sweep import sweep
+
+    try:
+        found, _ = sweep(file.source)
+    except SourceError:
+        return False
+    finally:
+        file.source.close()
+    return any(map(_is_attack, (asked.path for asked in found)))
+
+
+def _is_attack(path: str) -> bool:
+    module = path.partition(".")[0]
+    innocent: Iterable[str] = (module, path)
+    return module in sys.stdlib_module_names and path not in _INNOCENT_NAMES and _INNOCENT.isdisjoint(innocent)
