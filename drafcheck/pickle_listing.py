@@ -20,6 +20,9 @@ ASKED_KEPT = 10_000
 COMPUTED = "a name that is computed"
 """What stands for a global whose module or name is no text of the pickle."""
 
+HIDDEN = "what a frame that ends too early hides"
+"""What stands for the bytes that only some readers come to."""
+
 _EVIDENT = re.compile(r"[\w.]+ [\w.<>]+")
 _EXTENSION = "the registered extension"
 
@@ -97,6 +100,8 @@ class Listing:
             return None
         elif name.startswith("EXT"):
             path = f"{_EXTENSION} {arg}"
+        elif name == "HIDES":
+            path = HIDDEN
         self._move(opcode, None)
         return path
 
@@ -141,7 +146,7 @@ def evident(stream: IO[bytes], budget: Budget, member: str = "") -> list[Asked]:
 
 
 def _named(found: list[Asked]) -> list[Asked]:
-    named = [asked for asked in found if asked.path != COMPUTED and not asked.path.startswith(_EXTENSION)]
+    named = [asked for asked in found if asked.path not in (COMPUTED, HIDDEN) and not asked.path.startswith(_EXTENSION)]
     return [asked for asked in named if _EVIDENT.fullmatch(asked.path.replace(".", " ", 1))]
 
 

@@ -62,7 +62,7 @@ _KINDS = {
     "uint2": ("number", 2),
     "uint4": ("number", 4),
     "int4": ("number", 4),
-    "uint8": ("skip", 8),
+    "uint8": ("number", 8),
     "float8": ("skip", 8),
     "long1": ("bytes", 1),
     "long4": ("bytes", 4),
@@ -82,6 +82,14 @@ _KINDS = {
 
 _MEMO = ("DUP", "PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE", "GET", "BINGET", "LONG_BINGET")
 _SPECIAL = frozenset({"GLOBAL", "INST", "STACK_GLOBAL", "EXT1", "EXT2", "EXT4", *_MEMO})
+
+
+HIDES = Opcode("HIDES", "", 0, to_mark=False, taken=0, pushed=0, marks=False, special=True)
+"""No opcode: what comes before one whose argument, or frame, goes on behind the frame that it begins in.
+
+C's unpickler reads a line or a text of a file from behind that frame and passes over what was left of it, so that other
+readers see another pickle (``_Unpickler_ReadImpl``, CPython 3.10 to 3.13). No pickler writes that.
+"""
 
 
 def _table() -> dict[bytes, Opcode]:
@@ -104,6 +112,7 @@ def operations(stream: IO[bytes], budget: Budget) -> Iterator[tuple[Opcode, Any,
     """Opcode, argument and place of each until STOP. Raises ValueError where the unpickler would stop too."""
     table, read = _table(), stream.read
     at = stream.tell() if stream.seekable() else 0
+    frame = 0
     while True:
         code = read(1)
         opcode = table.get(code)
@@ -111,8 +120,13 @@ def operations(stream: IO[bytes], budget: Budget) -> Iterator[tuple[Opcode, Any,
             raise ValueError("no opcode")
         budget.opcodes -= 1
         arg, length = _argument(stream, opcode, budget) if opcode.kind else (None, 0)
+        stop = at + 1 + length
+        framed = stop + int(arg) if opcode.name == "FRAME" and arg is not None else stop
+        if at < frame < stop or stop < frame < framed:
+            yield HIDES, None, at
+        frame = max(frame, framed) if opcode.name == "FRAME" else frame
         yield opcode, arg, at
-        at += 1 + length
+        at = stop
         if opcode.name == "STOP":
             return
 

@@ -154,6 +154,8 @@ def _from_archive(source: Source, archive: Archive) -> Header:
     stream = io.BytesIO(archive.content(name, PICKLE_LIMIT))
     machine = Machine(stream, name)
     value = machine.run()
+    if machine.foreign is not None:  # its opcodes are not those that torch writes: other readers may see others
+        stream.seek(0)
     asked, cut = beside(archive, stream, name)
     if asked:
         return _failed(source, Trouble.UNSAFE_PICKLE, _asks(source, asked))
@@ -241,6 +243,8 @@ def _read_legacy(source: Source) -> Header:
     keys = Machine(stream).run()
     places, end = _legacy_places(source, keys, machine.storages, stream.tell())
     asked, cut = behind(source, end) if end >= 0 else ([], None)
+    if machine.foreign is not None:
+        asked, cut = sweep(source)
     if asked:
         return _failed(source, Trouble.UNSAFE_PICKLE, _asks(source, asked))
     if cut is not None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import lzma
+import pickle
 import struct
 import zipfile
 import zlib
@@ -27,8 +28,10 @@ from malicious import (
     call,
     entries,
     npy,
+    one_packed,
     patched,
     stacked,
+    zipped,
 )
 from weightfiles import Storage as Bytes
 from weightfiles import archive, integer, legacy, state, tensor, text
@@ -115,6 +118,17 @@ def _at_the_end_of_its_storage() -> bytes:
     )
 
 
+def framed(length: int, data: bytes) -> bytes:
+    return b"\x95" + struct.pack("<Q", length) + data
+
+
+# A text of ten bytes of which the frame holds five: C's unpickler drops these and takes ten behind the frame. What it
+# does then lies in a longer text to others, which does not end, or is followed by a healthy dict.
+_AFTER = b"0" + TOUCH + b"."
+_SKIPS = framed(10, b"X\n\0\0\0-----") + b"NNNNNX"
+FRAMED = b"\x80\x04" + _SKIPS + b"\x7f\x7f\x7f\x7f" + _AFTER
+FRAMED_DICT = b"\x80\x02" + _SKIPS + struct.pack("<I", len(_AFTER)) + _AFTER + b"0" + GOOD[2:]
+FRAMED_TWICE = b"\x80\x04" + framed(12, framed(9, b"N.N")) + b"N0N0N0N0N" + TOUCH + b"."
 HEALTHY_ZIP = archive(GOOD, {"0": ZEROS})
 LINES = b"cos\nsystem\n(S'touch x'\ntR."
 FILES: dict[str, bytes] = {
@@ -145,6 +159,12 @@ FILES: dict[str, bytes] = {
     "flagged as a patch": patched(EVIL_ZIP, 0, 8, b"\x20\0"),
     "flagged as encrypted in the local header": EVIL_ZIP[:6] + b"\1" + EVIL_ZIP[7:],
     "packed, the local header says": EVIL_ZIP[:8] + b"\x08" + EVIL_ZIP[9:],
+    "hidden behind a frame": beside("a/x.pkl", FRAMED),
+    "hidden behind a frame, packed": one_packed(zipfile.ZIP_DEFLATED, FRAMED),
+    "hidden behind a frame, bare": FRAMED,
+    "hidden behind a frame in a frame": beside("a/x.pkl", FRAMED_TWICE),
+    "hidden behind the frame of data.pkl": archive(FRAMED_DICT, {"0": ZEROS}),
+    "hidden behind the frame of a legacy file": legacy(FRAMED_DICT, {"0": (6, ZEROS)}),
     "in a file with an absolute name": beside("/etc/x.pkl"),
     "in a file with a name of Windows": beside("a\\..\\x.pkl"),
 }  # fmt: skip
@@ -200,6 +220,15 @@ REFUSED["flagged as a patch"] = patched(HEALTHY_ZIP, 0, 8, b"\x20\0")
 """What asks for no code, but no torch loads with weights_only."""
 
 
+_LONG: list[Any] = [
+    bytes(70_000),
+    "x" * 70_000,
+    ["y" * 900] * 200,
+    [str(n) * 9 for n in range(20_000)],
+    list(range(9000)),
+]
+
+
 def _flagged(raw: bytes, offset: int, value: int) -> bytes:
     """Every entry of the directory with another byte."""
     for number in range(len(entries(raw))):
@@ -240,6 +269,9 @@ _ODD = {
 ORDINARY: dict[str, bytes] = {name: archive(state({"t": FLOATS, "x": x}), {"0": ZEROS}) for name, x in _ODD.items()}
 ORDINARY["of a version of zip that there is not"] = _flagged(HEALTHY_ZIP, 6, 0x63)
 ORDINARY["notes beside it"] = _noted()
+ORDINARY["a pickle of many frames beside it"] = zipped(
+    ("a/data.pkl", GOOD), ("a/data/0", ZEROS), *((f"a/{n}.pkl", pickle.dumps(_LONG, n)) for n in range(6))
+)
 ORDINARY["junk behind a legacy file"] = legacy(GOOD, {"0": (6, ZEROS)}) + b"cut here\nand there\n"
 ORDINARY["two legacy files in one"] = legacy(GOOD, {"0": (6, ZEROS)}) * 2
 """What torch loads, and nothing is wrong with."""
