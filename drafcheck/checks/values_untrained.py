@@ -90,17 +90,14 @@ def _zero(v: TensorValues, parameter: Parameter | None) -> Iterator[Hit]:
 
 
 def _rows(v: TensorValues, tokens: int | None) -> Iterator[Hit]:
-    empty = set(v.empty)
-    last = v.rows - 1
-    while last in empty:
-        last -= 1
+    held = v.rows - v.empty.last  # rows behind these, at the end, fill up to a round number
     known = min(v.rows, tokens) if tokens is not None and v.whole else v.rows
-    fills = last + 1 >= known or not is_another(last + 1, known)  # rows at the end fill up to a round number
-    empty = {row for row in empty if row < (last if fills else known)}
-    if empty:
-        many, hold = count(len(empty), "row"), "holds" if len(empty) == 1 else "hold"
+    fills = held >= known or not is_another(held, known)
+    empty = v.empty.count - (v.empty.last if fills else v.rows - known)
+    if empty > 0:
+        many, hold = f"{count(empty, 'row')} of {v.rows:,}", "holds" if empty == 1 else "hold"
         yield Hit(
-            f"{many} of {v.rows:,} of `{v.tensor.name}` {hold} nothing but zeros{partly(v)}, such as row {min(empty)}",
+            f"{many} of `{v.tensor.name}` {hold} nothing but zeros{partly(v)}, such as row {v.empty.first}",
             place(v.tensor),
             help="export the drafter again, or look whether a shard was left out",
             severity=Severity.WARNING,

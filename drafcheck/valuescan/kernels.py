@@ -2,38 +2,50 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from drafcheck.valuescan.formats import FLOATS, Format
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Bits = NDArray[np.unsignedinteger]
 
 _SIGNED = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 _UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
-Bits = NDArray[np.unsignedinteger]
+
+_NARROW = 32
+"""Values of a row; rows of fewer are looked at column by column, as each row costs as much as many values."""
+
+
+class Empty(NamedTuple):
+    """The rows without a value in a stretch of ``rows``: how ``many``, the first one (-1: none), how many ``last``."""
+
+    rows: int
+    many: int = 0
+    first: int = -1
+    last: int = 0
 
 
 class Stretch(NamedTuple):
     """What a stretch holds. ``largest`` is the largest magnitude of a finite value, as bits.
 
-    ``zero_rows`` are the rows without a value, counted from the stretch's first; ``bad`` is how many values are no
-    finite numbers and ``first`` the place of the first one, in values from the start of the stretch. ``even``: all
-    values have the bits ``value``. ``total`` is the sum of the bytes as 64-bit numbers, and ``tail`` what is left over.
+    ``empty`` are the rows without a value; ``bad`` is how many values are no finite numbers and ``first`` the place of
+    the first one, in values from the start of the stretch. ``even``: all values have the bits ``value``. ``total`` is
+    the sum of the bytes as 64-bit numbers, and ``tail`` what is left over.
     """
 
     largest: int
-    zero_rows: NDArray[np.intp]
+    empty: Empty
     bad: int
     first: int
     even: bool
     value: int
     total: int
     tail: bytes
-
-
-_NONE: NDArray[np.intp] = np.empty(0, np.intp)
 
 
 def look(dtype: str, data: memoryview, row: int) -> Stretch:
@@ -51,31 +63,46 @@ def _bytes(data: memoryview, row: int, total: int, tail: bytes) -> Stretch:
     """Values that are not numbers of a known form: only whether there is anything."""
     values = np.frombuffer(data, np.uint8)
     zero = not total and not any(tail) and not values.any()
-    rows = np.arange(len(data) // row) if zero else _NONE
-    return Stretch(0, rows, 0, -1, zero, 0, total, tail)
+    rows = len(data) // row
+    return Stretch(0, Empty(rows, rows, 0, rows) if zero else Empty(rows), 0, -1, zero, 0, total, tail)
 
 
 def _floats(format_: Format, unsigned: Bits, row: int, total: int, tail: bytes) -> Stretch:
-    by_row = unsigned.reshape(-1, row).max(axis=1)
+    by_row = _by_row(unsigned, row)
     below = int(by_row.max())  # the sign bit set: the negative value of the largest magnitude
     above = int(unsigned.view(_SIGNED[format_.width]).max()) if format_.sign else below
     largest = max(above, below & ~format_.sign) if below >= (format_.sign or 1 << 62) else max(above, 0)
-    zero_rows = _empty(format_, by_row, unsigned, row) if format_.fraction else _NONE
+    empty = _empty(format_, by_row, unsigned, row) if format_.fraction else Empty(len(by_row))
     bad, first = 0, -1
     if largest > format_.finite or format_.lone is not None:
         bad, first, largest = _count(format_, unsigned)
     even = bool(unsigned[0] == below and unsigned[-1] == below and (unsigned == below).all())
-    return Stretch(largest, zero_rows, bad, first, even, int(unsigned[0]), total, tail)
+    return Stretch(largest, empty, bad, first, even, int(unsigned[0]), total, tail)
 
 
-def _empty(format_: Format, by_row: Bits, unsigned: Bits, row: int) -> NDArray[np.intp]:
+def _by_row(bits: Bits, row: int) -> Bits:
+    """The largest of each row of so many values."""
+    table = bits.reshape(-1, row)
+    if row > _NARROW:
+        largest: Bits = table.max(axis=1)
+        return largest
+    largest = table[:, 0]
+    for column in range(1, row):
+        largest = np.maximum(largest, table[:, column])
+    return largest
+
+
+def _empty(format_: Format, by_row: Bits, unsigned: Bits, row: int) -> Empty:
     """The rows without a value: of zeros, of which some may be negative ones."""
-    rows = np.flatnonzero(by_row == 0)
+    empty = by_row == 0
     if not format_.lone:
         doubtful = np.flatnonzero(by_row == format_.sign)
-        negative = [n for n in doubtful if not (unsigned[n * row : (n + 1) * row] & (format_.sign - 1)).any()]
-        rows = np.union1d(rows, np.asarray(negative, np.intp)) if negative else rows
-    return rows
+        if doubtful.size:
+            empty[doubtful] = _by_row(np.bitwise_and(unsigned.reshape(-1, row)[doubtful], format_.sign - 1), row) == 0
+    count = int(np.count_nonzero(empty))
+    if not count:
+        return Empty(len(empty))
+    return Empty(len(empty), count, int(empty.argmax()), count if count == len(empty) else int(empty[::-1].argmin()))
 
 
 def _count(format_: Format, unsigned: Bits) -> tuple[int, int, int]:

@@ -3,13 +3,50 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from drafcheck.header_json import DTYPE_BITS
 from drafcheck.tensor import Tensor
 from drafcheck.valuescan.formats import FLOATS
 
-ROWS_KEPT = 1 << 20
-"""So many rows without a value are remembered one by one; no vocabulary has more."""
+if TYPE_CHECKING:
+    from drafcheck.valuescan.kernels import Empty
+
+
+@dataclass(slots=True)
+class EmptyRows:
+    """The rows of a tensor that hold nothing but zeros: ``count`` of them, the ``first`` one (-1: none).
+
+    Not which they are: a tensor may have as many rows as bytes.
+    """
+
+    count: int = 0
+    first: int = -1
+    _filled: int = -1
+    _ends: list[tuple[int, int]] = field(default_factory=list)
+
+    def add(self, first: int, rows: Empty) -> None:
+        """Count those of the rows from ``first`` on. Stretches may come in any order, each of them once."""
+        if not rows.many:
+            self._fill(first + rows.rows - 1)
+            return
+        self.count += rows.many
+        self.first = min(self.first, first + rows.first) if self.first >= 0 else first + rows.first
+        if rows.last < rows.rows:
+            self._fill(first + rows.rows - rows.last - 1)
+        if rows.last and first + rows.rows - 1 > self._filled:
+            self._ends.append((first, rows.last))
+
+    def _fill(self, row: int) -> None:
+        """Take note of a row that holds something: what lies before it is no end."""
+        if row > self._filled:
+            self._filled = row
+            self._ends = [end for end in self._ends if end[0] > row]
+
+    @property
+    def last(self) -> int:
+        """How many there are behind the last row that was seen to hold something."""
+        return sum(rows for _, rows in self._ends)
 
 
 @dataclass(slots=True)
@@ -29,7 +66,7 @@ class TensorValues:
     first: int = -1
     largest: int = 0
     rows: int = 0
-    empty: set[int] = field(default_factory=set)
+    empty: EmptyRows = field(default_factory=EmptyRows)
     even: bool = True
     value: int = -1
     digest: int = 0
@@ -49,7 +86,7 @@ class TensorValues:
     @property
     def zero(self) -> bool:
         """Whether all that was read are zeros."""
-        return self.seen > 0 and len(self.empty) == self.rows
+        return self.seen > 0 and self.empty.count == self.rows
 
     @property
     def ones(self) -> bool:

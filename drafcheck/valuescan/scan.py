@@ -258,8 +258,8 @@ def _take(part: _Part, stretch: Stretch) -> None:
     size, length = part.stop - part.start, part.whole[1] - part.whole[0]
     at = (part.start - part.whole[0]) * values.tensor.numel // length
     values.seen += size * values.tensor.numel // length
-    values.rows += size // part.row
-    values.empty.update((stretch.zero_rows + part.first).tolist())
+    values.rows += stretch.empty.rows
+    values.empty.add(part.first, stretch.empty)
     if stretch.bad:
         place = at + stretch.first
         values.first = place if values.first < 0 else min(values.first, place)

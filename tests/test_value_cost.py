@@ -1,0 +1,84 @@
+"""``--values``: what is kept of a tensor does not grow with its rows, and narrow rows cost no more than wide ones."""
+
+from __future__ import annotations
+
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scaling import LINEAR, growth
+from test_values import check, seen, spoken
+from variants import healthy
+from weights import Weight, write_safetensors
+
+from drafcheck.valuescan import scan as scanning
+from drafcheck.valuescan.kernels import look
+from drafcheck.valuescan.model import EmptyRows
+
+
+def peak(work: object) -> int:
+    """The most bytes that Python and numpy held while ``work`` was called."""
+    assert callable(work)
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("dtype", ["U8", "F8_E4M3", "BF16"])
+def test_memory_does_not_grow_with_the_rows_of_zeros(tmp_path: Path, dtype: str) -> None:
+    rows = 6_000_000 if dtype != "BF16" else 3_000_000
+    write_safetensors(tmp_path / "model.safetensors", {"x": Weight(dtype, (rows, 1), bytes(6_000_000))})
+    seen(tmp_path)  # what the first call imports is not counted
+    told = []
+    assert peak(lambda: told.append(seen(tmp_path)["x"])) < 16 << 20
+    [x] = told
+    assert (x.rows, x.empty.count, x.empty.first, x.empty.last, x.zero) == (rows, rows, 0, rows, True)
+
+
+@pytest.mark.parametrize("bits", [0x0000, 0x8000, 0x3F80])
+def test_narrow_rows_take_no_step_each(bits: int) -> None:
+    """Zeros, negative zeros and ones, as rows of 16 values and of 4."""
+    data = memoryview(np.full(1 << 18, bits, np.uint16).tobytes())
+
+    def work(rows: int) -> None:
+        for _ in range(8):
+            look("BF16", data, len(data) // rows)
+
+    assert growth(work, 1 << 14) < LINEAR / 2
+
+
+@given(st.lists(st.lists(st.booleans(), min_size=1, max_size=6), min_size=1, max_size=6), st.randoms())
+def test_rows_are_counted_the_same_in_any_order_of_the_stretches(parts: list[list[bool]], random: object) -> None:
+    """True: the row holds something."""
+    rows = [row for part in parts for row in part]
+    places, at = [], 0
+    for part in parts:
+        places.append((at, bytes(part)))
+        at += len(part)
+    random.shuffle(places)  # type: ignore[attr-defined]
+    empty = EmptyRows()
+    for first, part in places:
+        empty.add(first, look("F8_E5M2", memoryview(part), 1).empty)
+    held = max((n for n, row in enumerate(rows) if row), default=-1)
+    first = rows.index(False) if False in rows else -1
+    assert (empty.count, empty.first, empty.last) == (rows.count(False), first, len(rows) - 1 - held)
+
+
+def test_negative_zeros_in_narrow_rows_are_rows_of_zeros(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = healthy()
+    head = pair.weights["lm_head.weight"]
+    monkeypatch.setattr(scanning, "CHUNK", 10 * 512)
+    for name, value in (("zeros", b"\0\x80"), ("numbers", b"\0\x81")):
+        raw = head.raw[: 40 * 512] + value * 256 * 25 + head.raw[65 * 512 :]
+        pair.weights["lm_head.weight"] = Weight("BF16", head.shape, raw)
+        found = [f.message for f in spoken(check(pair.write(tmp_path / name)))]
+        if name == "numbers":
+            assert not found
+        else:
+            assert [m[:36] for m in found] == ["25 rows of 1,024 of `lm_head.weight`"] and "such as row 40" in found[0]
