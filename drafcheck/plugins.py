@@ -55,7 +55,7 @@ def refuse_strange(found: SettingsFile, checkpoint: str) -> None:
     if not found.values.plugins or is_remote(checkpoint):
         return
     root = root_of(checkpoint)
-    if found.folder == root and not found.explicit:
+    if found.lies_in(checkpoint):
         raise found.wrong(
             "plugins are not imported for settings in the checkpoint's own folder: move the file upward, or name it "
             "with --config",

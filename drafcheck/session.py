@@ -12,7 +12,7 @@ from drafcheck.contract import Engine, extended, resolve_engine
 from drafcheck.errors import UsageError
 from drafcheck.registry import Rule, load_rules
 from drafcheck.selection import choose
-from drafcheck.settings import Search
+from drafcheck.settings import OF_SAFETY, Search
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,6 +64,7 @@ class Setup:
     names_target: bool = False  # the target is that of the settings
     launch: Launch | None = None
     beside: tuple[Engine, ...] = ()  # the other engines of this run
+    left_out: tuple[str, ...] | None = None  # rules, by settings in the checkpoint itself; None without such settings
 
     def each(self) -> list[Setup]:
         """One of its own for every engine that was asked for."""
@@ -78,7 +79,7 @@ class Session:
         """Raises UsageError when ``options.config`` can not be used."""
         self._options = options
         self._search = Search(options.config, upward=options.search)
-        self._made: dict[tuple[Path | None, str], Setup] = {}
+        self._made: dict[tuple[Path | None, str, bool], Setup] = {}
         self._launches: dict[str, Found] = {}
 
     def setup(self, checkpoint: str) -> Setup:
@@ -90,7 +91,8 @@ class Session:
 
             refuse_strange(found, checkpoint)
         launch = self._options.launch or (found.values.launch if found is not None else None)
-        key = (path, checkpoint if launch else "")  # of several commands, the one for that checkpoint counts
+        own = found is not None and found.lies_in(checkpoint)
+        key = (path, checkpoint if launch else "", own)  # of several commands, the one for that checkpoint counts
         if key not in self._made:
             self._made[key] = self._make(found, checkpoint)
         return self._made[key]
@@ -102,6 +104,8 @@ class Session:
 
         given = self._options
         made = self._setup(_completed(given, found), checkpoint, found, given)
+        if found.lies_in(checkpoint):
+            made = _of_the_checkpoint(made, given)
         named = given.target is None and bool(found.values.target)
         return replace(made, settings=found, ignores=ignores(found, dict(made.rules)), names_target=named)
 
@@ -143,6 +147,15 @@ class Session:
         if file not in self._launches:
             self._launches[file] = read_launch(file)
         return launched(options, given, self._launches[file], checkpoint)
+
+
+def _of_the_checkpoint(made: Setup, given: Options) -> Setup:
+    """What is left of settings that a checkpoint brings along: they may not call it healthy in the caller's name."""
+    asked = choose(made.rules, given.select, given.ignore)
+    chosen = {code: rule for code, rule in asked.items() if code in made.chosen or code in OF_SAFETY}
+    fail_on = "error" if made.options.fail_on == "never" else made.options.fail_on
+    options = replace(made.options, fail_on=given.fail_on or fail_on)
+    return replace(made, options=options, chosen=chosen, left_out=tuple(c for c in asked if c not in chosen))
 
 
 def _engines(text: str | None) -> tuple[Engine, ...]:

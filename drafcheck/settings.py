@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 OWN_FILE = "drafcheck.toml"
 SHARED_FILE = "pyproject.toml"
 TABLE = ("tool", "drafcheck")
+OF_SAFETY = ("DC009",)
+"""The rules that settings in a checkpoint's own folder can not silence: that loading it would run code."""
+
 _MENTION = re.compile(rb"""\btool["']?[ \t]*(?:\.[ \t]*["']?drafcheck|[\]=])""")
 """What leads to the table, in every spelling: a file that only names a package drafcheck is not parsed."""
 
@@ -47,6 +50,13 @@ class SettingsFile:
     def folder(self) -> Path:
         """The folder that relative paths in the file start from."""
         return self.path.parent
+
+    def lies_in(self, checkpoint: str) -> bool:
+        """Whether it is part of the checkpoint at that path, so that whoever made the one made the other.
+
+        False for a file that --config names: that is the caller's word.
+        """
+        return not self.explicit and not is_remote(checkpoint) and self.folder == root_of(checkpoint)
 
     def line(self, *route: str | int) -> int | None:
         """The line, from 1, of the key at the end of ``route``."""

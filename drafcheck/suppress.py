@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from drafcheck.address import is_remote
 from drafcheck.finding import Finding, Location
-from drafcheck.settings import root_of
+from drafcheck.settings import OF_SAFETY, root_of
 
 if TYPE_CHECKING:
     from datetime import date
@@ -43,6 +43,7 @@ class Ignore:
         """Whether it holds for a finding on the checkpoint at that path; a look at the calendar is not part of it."""
         return (
             finding.rule == self.code
+            and not (self.code in OF_SAFETY and self.settings.lies_in(checkpoint))
             and self._is_at(finding, checkpoint)
             and _all_match(self.entry.tensor, finding.about or _given(p.tensor for p in finding.locations))
             and _all_match(self.entry.key, _given(p.key for p in finding.locations))

@@ -170,6 +170,7 @@ def test_json_is_valid_and_as_promised() -> None:
         "values",
         "head",
         "embedding",
+        "left_out",
     ]
     assert made["findings"][0] == {
         "rule": "DC201",

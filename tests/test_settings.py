@@ -114,7 +114,7 @@ def test_each_checkpoint_has_its_own(draft: Path, tmp_path: Path, capsys: pytest
     """Engine and threshold too: the exit code is the worst of each under its own."""
     Draft().write(tmp_path / "other")
     (tmp_path / "other" / "drafcheck.toml").write_text('engine = "sglang==0.5.8"\n')
-    (draft / "drafcheck.toml").write_text('engine = "sglang==0.5.9"\nfail-on = "never"\n')
+    (draft.parent / "drafcheck.toml").write_text('engine = "sglang==0.5.9"\nfail-on = "never"\n')
     report = lint(capsys, "models/draft", "other")
     assert [c["engine"]["version"] for c in report["checkpoints"]] == ["0.5.9", "0.5.8"]
     assert report["summary"]["errors"] == 1

@@ -51,6 +51,7 @@ def checkpoint_report(seen: Examination) -> CheckpointReport:
         suppressed=tuple(seen.suppressed),
         beside=tuple(EngineInfo(name=e.name, version=e.version) for e in seen.setup.beside),
         settings=settings.shown if settings is not None else None,
+        left_out=seen.setup.left_out,
         launch=_launch(seen),
         values=subject.values.read if subject and subject.values is not None else None,
         producer=_producer(subject) if subject else None,

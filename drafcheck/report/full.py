@@ -73,7 +73,18 @@ def verdict(checkpoint: CheckpointReport, style: Style) -> str:
     counts = [plural(n, s.value) for s in Severity if (n := checkpoint.count(s))]
     counts += [f"{len(checkpoint.suppressed)} suppressed"] if checkpoint.suppressed else []
     words = _outcome(checkpoint) + (f": {', '.join(counts)}" if counts else "")
-    return style.bold(f"{printable(named(checkpoint))}: {words}")
+    return style.bold(f"{printable(named(checkpoint))}: {words}{printable(_by_itself(checkpoint))}")
+
+
+def _by_itself(checkpoint: CheckpointReport) -> str:
+    """What the settings that a checkpoint brings along hide of it."""
+    if checkpoint.left_out is None:
+        return ""
+    many = sum(suppressed.by == "settings" for suppressed in checkpoint.suppressed)
+    hidden = [f"{plural(len(checkpoint.left_out), 'rule')} left out"] if checkpoint.left_out else []
+    hidden += [f"{plural(many, 'finding')} suppressed"] if many else []
+    by = f"{checkpoint.settings}, which lies in the checkpoint itself"
+    return f"; {' and '.join(hidden)} by {by}" if hidden else ""
 
 
 def _outcome(checkpoint: CheckpointReport) -> str:

@@ -223,6 +223,9 @@ class CheckpointReport(_Model):
     embedding: EmbeddingBeside | None = Field(
         default=None, description="null without --target-weights, or if not compared"
     )
+    left_out: tuple[str, ...] | None = Field(
+        default=None, description="rules that settings in the checkpoint's own folder leave out; null without such"
+    )
 
     def count(self, severity: Severity) -> int:
         """How many findings have this severity."""
