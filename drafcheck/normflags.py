@@ -79,7 +79,7 @@ def _unswitched(s: Subject) -> list[Unswitched]:
 
 def refused_for_flag(plan: LoadPlan, group: Unswitched) -> bool:
     """Whether the loader stops at these norms and would take them with the flag: DC407's, not DC104's."""
-    refused = {r.tensor.name for r in plan.lost if r.cause == "name" and r.tensor is not None}
+    refused = {t.name for t in plan.lost.tensors("name")}
     return group.since is None and any(t.name in refused for t in group.tensors)
 
 

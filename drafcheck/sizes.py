@@ -44,7 +44,7 @@ class Reading(NamedTuple):
 
 def misfits(plan: LoadPlan, contract: Contract) -> dict[str, Misfit]:
     """The tensors of a load that do not fit, by name: those that are refused, cut, padded or leave rows bare."""
-    loud = [(r.tensor, r.parameter) for r in plan.lost if r.cause == "shape" and r.tensor and r.parameter]
+    loud = [(r.tensor, r.parameter) for r in plan.lost.because("shape") if r.tensor and r.parameter]
     silent = [(w.tensor, w.parameter) for w in plan.writes if w.cut or w.short or w.repeated or w.bare]
     return {
         tensor.name: Misfit(tensor, plan.parameters[name], _shard(contract, plan.parameters[name], tensor))

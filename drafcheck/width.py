@@ -24,7 +24,7 @@ def hidden_size_meant(s: Subject) -> int | None:
     }
     if any(write.parameter in norms for write in plan.writes):
         return None
-    shapes = [r.tensor.shape for r in plan.lost if r.cause == "shape" and r.tensor is not None and r.parameter in norms]
+    shapes = [r.tensor.shape for r in plan.lost.because("shape") if r.tensor is not None and r.parameter in norms]
     widths = {shape[0] for shape in shapes if len(shape) == 1}
     return widths.pop() if len(shapes) >= LEAST and len(widths) == 1 else None
 

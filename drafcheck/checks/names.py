@@ -142,7 +142,7 @@ def dropped_weight(s: Subject) -> Iterator[Hit]:
         return  # the loader stops at the first of them, which DC104 says
     if layer_elsewhere(plan, contract) is not None:
         return  # DC203 speaks of it
-    stops = {r.tensor.name for r in plan.lost if r.cause == "name" and r.tensor is not None}  # DC104's
+    stops = {t.name for t in plan.lost.tensors("name")}  # DC104's
     ours = [(t, w) for t, w in lost(s) if w is None or not (w.wrapper or w.foreign)]
     for group in _by_rename([(t, w) for t, w in ours if t.name not in stops]):
         tensors = [t for t, _ in group]
@@ -241,25 +241,26 @@ def refused_weight(s: Subject) -> Iterator[Hit]:
     yield from _not_copied(s, plan)
     groups = unswitched(s)
     flagged = {t.name for g in groups if refused_for_flag(plan, g) for t in g.tensors}  # DC407's
-    refused = [r for r in plan.lost if r.cause == "name" and r.tensor is not None and r.tensor.name not in flagged]
-    if not refused or refused[0].tensor is None:
+    refused = [t for t in plan.lost.tensors("name") if t.name not in flagged]
+    if not refused:
         return
-    first = refused[0].tensor
+    first = refused[0]
+    error = next(r.error for r in plan.lost.because("name") if r.tensor is first)
     wanted = dict(lost(s)).get(first) or wanted_names(contract, plan, [first.name])[0]
     if wanted is None or not (wanted.wrapper or wanted.foreign):
         instead = f"; it reads `{wanted.name}`" if wanted else ""
         yield Hit(
-            f"{s.engine} stops at `{first.name}`: {refused[0].error}{instead}",
-            places([r.tensor for r in refused if r.tensor is not None]),
+            f"{s.engine} stops at `{first.name}`: {error}{instead}",
+            places(refused),
             help=_no_table(s, first.name) or _later_norm(groups, first) or _rename_help(s, first.name, wanted),
-            fixable=_passable(s, [r.tensor for r in refused if r.tensor is not None]),
-            about=names(r.tensor for r in refused if r.tensor is not None),
+            fixable=_passable(s, refused),
+            about=names(refused),
         )
 
 
 def _not_copied(s: Subject, plan: LoadPlan) -> Iterator[Hit]:
     """The tensors that torch loads and copies into no parameter. llama.cpp's converter stops in its own words."""
-    refused = [(r.tensor, r.error) for r in plan.lost if r.cause == "kind" and r.tensor is not None]
+    refused = [(r.tensor, r.error) for r in plan.lost.because("kind") if r.tensor is not None]
     if not refused or s.selection is None:
         return
     first, error = refused[0]

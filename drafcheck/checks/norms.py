@@ -97,7 +97,7 @@ def flag_set(s: Subject, group: Unswitched) -> Changes | None:
 
 def _error(plan: LoadPlan, group: Unswitched) -> str:
     names_of = {t.name for t in group.tensors}
-    return next(r.error for r in plan.lost if r.cause == "name" and r.tensor is not None and r.tensor.name in names_of)
+    return next(r.error for r in plan.lost.because("name") if r.tensor is not None and r.tensor.name in names_of)
 
 
 def _why(s: Subject, group: Unswitched) -> str:

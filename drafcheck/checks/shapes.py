@@ -52,7 +52,7 @@ def shape_mismatch(s: Subject) -> Iterator[Hit]:
     Make config.json say what the tensors are.
     """
     plan, contract = plans(s)
-    refused = [r for r in plan.lost if r.cause == "shape" and not _belongs_elsewhere(s, r)]
+    refused = [r for r in plan.lost.because("shape") if not _belongs_elsewhere(s, r)]
     meant = hidden_size_meant(s)
     if meant is not None and s.config is not None:
         yield _other_width(s, meant, refused)

@@ -37,7 +37,7 @@ def vocab_size(s: Subject) -> Iterator[Hit]:
     if size is None or _settles(load.refused):
         return
     rows = tensor.shape[0] if tensor is not None and tensor.shape and tensor not in load.nameless else size
-    if rows != size and any(r.tensor is tensor for r in load.lost):
+    if rows != size and any(t is tensor for t in load.lost.tensors()):
         yield Hit(
             f"vocab_size is {size}, embed_tokens has {rows} rows: {s.engine} refuses it at load",
             (*at(tensor), key(s, "vocab_size")),

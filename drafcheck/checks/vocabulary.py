@@ -252,7 +252,7 @@ def _mapping_refused(s: Subject, v: VocabularyPlan) -> list[Hit]:
     """Where d2t is loaded into a parameter, which has a shape."""
     _, load, contract, _ = parts(s)
     name = contract.mapping.get("parameter")
-    refused = next((r for r in load.lost if r.cause == "shape" and r.parameter == name), None)
+    refused = next((r for r in load.lost.because("shape") if r.parameter == name), None)
     if refused is None or refused.tensor is None or name is None:
         return []
     built = load.parameters[name].shape[0]

@@ -11,20 +11,20 @@ from drafcheck.plan.many import runs
 from drafcheck.plan.model import Drop, LoadPlan, Partial, Refusal, Write
 from drafcheck.plan.mtp_names import as_stored
 from drafcheck.plan.names import Route, is_unnamed, route, stopped_at_sight
+from drafcheck.plan.order import in_order
 from drafcheck.plan.parameters import build_parameters, refused_config, refused_to_serve, written_out
 from drafcheck.source import SourceError
 from drafcheck.tensor import Tensor
-from drafcheck.tensors import Tensors
+from drafcheck.tensors import Piece, Tensors
 from drafcheck.words import numbered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from drafcheck.config import DraftConfig
     from drafcheck.contract import Contract, Table
     from drafcheck.plan.files import Selection
     from drafcheck.plan.insisted import Run
-    from drafcheck.tensors import Piece
 
 
 BIAS_BYTES = 32768
@@ -72,8 +72,8 @@ def plan_load(
         from drafcheck.plan.insisted import unnamed  # for this class alone
 
         plan.refused = unnamed(contract, config, plan)
-    for piece, nowhere in runs(contract, plan.parameters, _in_order(contract, plan.seen, plan.parameters)):
-        state.take_all(piece, nowhere=nowhere)
+    for piece, end in runs(contract, plan.parameters, in_order(contract, plan.seen, plan.parameters)):
+        state.take_all(piece, end)
     state.settle()
     return plan
 
@@ -90,25 +90,6 @@ def _quantise(contract: Contract, config: DraftConfig, plan: LoadPlan) -> None:
         plan.layers = layers_of(contract, config, plan.parameters, plan.seen)
     else:
         plan.parameters, plan.layers = quantised(contract, config, plan.parameters, plan.seen)
-
-
-def _in_order(contract: Contract, seen: Tensors, parameters: Collection[str]) -> Tensors:
-    """The tensors as they are written: those whose names begin with one of ``order`` come last, in that order.
-
-    Those with a part of ``ahead`` come first, where they lead to a parameter. Where all are gathered first, the last of
-    one name comes in the place of the first.
-    """
-    tensors: Iterable[Tensor] = seen
-    if contract.names.get("gathered") and len({tensor.file for tensor in seen}) > 1:
-        tensors = list({tensor.name: tensor for tensor in tensors}.values())
-    leading = dict(contract.names.get("becomes", []))
-    early = [part for part in contract.names.get("ahead", []) if leading.get(part) in parameters]
-    if seen.holding(*early):
-        tensors = sorted(tensors, key=lambda t: not any(part in t.name for part in early))
-    late = contract.names.get("order", [])
-    if seen.holding(*late):
-        tensors = sorted(tensors, key=lambda t: next((n for n, s in enumerate(late, 1) if t.name.startswith(s)), 0))
-    return Tensors.of(tensors)
 
 
 def _shared(contract: Contract, config: DraftConfig, plan: LoadPlan) -> list[str]:
@@ -150,18 +131,29 @@ class _State:
     reached: bool = False  # whether a tensor is the head's own
     run: Run | None = None  # where modules are loaded anew for each run of names
 
-    def take_all(self, piece: Piece, *, nowhere: bool) -> None:
-        """One after the other; ``nowhere``: no parameter is called so, and no rule of the loader speaks of them."""
-        if not nowhere or self.run is not None:
+    def take_all(self, piece: Piece, end: str) -> None:
+        """One after the other; ``end`` is that of all routes where no parameter is called so and no rule knows them."""
+        if not end or self.run is not None:
             for tensor in piece.tensors:
                 self.take(tensor)
             return
+        if end == "refused" and self.plan.refused is None:  # the load stops at the first of them
+            self.take(piece.tensors[0])
+            piece = Piece(piece.tensors[1:])
         self.reached = True
         self.plan.nameless.add(piece)
+        if end == "refused":
+            self.plan.lost.add(piece, self._refused)
         if self.plan.refused is not None:
             self.plan.unread.add(piece)
         else:
             self.plan.dropped.add(piece)
+
+    def _refused(self, tensor: Tensor) -> Refusal:
+        """What is said to the name of a tensor that is refused."""
+        refusal = self.refusal(tensor, route(self.contract, tensor.name, self.plan.parameters), None)
+        assert refusal is not None
+        return refusal
 
     def take(self, tensor: Tensor) -> None:
         """What the loader does with one tensor."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import eq
@@ -189,6 +189,48 @@ class Refusal(NamedTuple):
     read: bool = False
 
 
+class Lost:
+    """Refusals in the order of their tensors: one by one, or a piece of tensors all of whose names are refused.
+
+    What is said to the names of a piece is worked out when it is asked for: there may be a million.
+    """
+
+    __slots__ = ("_parts",)
+
+    def __init__(self) -> None:
+        """None so far."""
+        self._parts: list[Refusal | tuple[Piece, Callable[[Tensor], Refusal]]] = []
+
+    def append(self, refusal: Refusal) -> None:
+        """Add one."""
+        self._parts.append(refusal)
+
+    def add(self, piece: Piece, say: Callable[[Tensor], Refusal]) -> None:
+        """Add the tensors of a piece; ``say`` is what is said to the name of one of them."""
+        self._parts.append((piece, say))
+
+    def __iter__(self) -> Iterator[Refusal]:
+        """One after the other, each worked out."""
+        for part in self._parts:
+            if isinstance(part, Refusal):
+                yield part
+            else:
+                yield from map(part[1], part[0].tensors)
+
+    def because(self, cause: str) -> Iterator[Refusal]:
+        """Those of one cause."""
+        refusals = self if cause == "name" else (part for part in self._parts if isinstance(part, Refusal))
+        return (refusal for refusal in refusals if refusal.cause == cause)
+
+    def tensors(self, cause: str = "") -> Iterator[Tensor]:
+        """The tensors of the refusals of one cause, or of all."""
+        for part in self._parts:
+            if not isinstance(part, Refusal):
+                yield from part[0].tensors if cause in ("", "name") else ()
+            elif part.tensor is not None and cause in ("", part.cause):
+                yield part.tensor
+
+
 class Layer(NamedTuple):
     """A layer that a quantisation may pack. ``state``: ``built`` quantised, ``left`` plain, or ``either``: it depends.
 
@@ -224,7 +266,7 @@ class LoadPlan:
     seen: Tensors = field(default_factory=Tensors)  # every tensor of the files that the loader reads
     waiting: dict[str, list[Tensor]] = field(default_factory=dict)  # parameter -> tensors whose counterpart never came
     layers: list[Layer] = field(default_factory=list)  # those that the config's quantisation is about
-    lost: list[Refusal] = field(default_factory=list)  # every refusal, were the first one mended
+    lost: Lost = field(default_factory=Lost)  # every refusal, were the first one mended
 
     @property
     def vacant(self) -> set[str]:

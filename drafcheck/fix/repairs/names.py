@@ -40,8 +40,13 @@ def refused(s: Subject, tensors: Sequence[Tensor]) -> list[Edit]:
     """New names, and tensors left out that no loader has to have; nothing unless the loader then passes all of them."""
     edits = renames(s, tensors)
     done = {edit.tensor.name for edit in edits}
-    spare = [(t, _needless(s, t)) for t in tensors if t.name not in done]
-    return [] if any(why is None for _, why in spare) else [*edits, *(Drop(t, str(why)) for t, why in spare)]
+    spare: list[Edit] = []
+    for tensor in (t for t in tensors if t.name not in done):
+        why = _needless(s, tensor)
+        if why is None:
+            return []
+        spare.append(Drop(tensor, why))
+    return [*edits, *spare]
 
 
 def _needless(s: Subject, tensor: Tensor) -> str | None:
@@ -76,8 +81,8 @@ def renames(s: Subject, tensors: Sequence[Tensor]) -> list[Rename | Drop]:
 
     Along with them go those that stand behind the same wrapper.
     """
-    asked = {(t.file, t.name) for t in tensors}
     wanted = [(t, spelling) for t, spelling in lost(s) if spelling is not None]
+    asked = {(t.file, t.name) for t in tensors} if wanted else set()
     ours = [spelling for t, spelling in wanted if (t.file, t.name) in asked]
     if not ours:
         return []

@@ -97,7 +97,7 @@ def vocabulary_fitted(s: Subject) -> Changes | None:
         return None
     size = s.contract.value("vocab_size", config)
     tensor = named(load.seen, EMBEDDING)
-    refused = tensor is not None and tensor.shape and any(r.tensor is tensor for r in load.lost)
+    refused = tensor is not None and tensor.shape and any(t is tensor for t in load.lost.tensors())
     wanted = tensor.shape[0] if tensor is not None and refused else v.target_vocab or rows_built(load)
     if wanted in (None, size):
         return None
