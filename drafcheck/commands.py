@@ -103,9 +103,10 @@ class WordList(WordsType):
 
 
 class Share(ShareType):
-    """A part in per cent: ``5%`` or ``5``, more than 0 and at most 100."""
+    """A part in per cent: ``5%`` or ``5``, at least 0.01 and at most 100."""
 
     name = "share"
+    least = 0.01
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """The part as a number of at most 1."""
@@ -113,8 +114,8 @@ class Share(ShareType):
             percent = float(str(value).strip().removesuffix("%"))
         except ValueError:
             percent = -1.0
-        if not 0 < percent <= 100:
-            self.fail(f"{value!r} is no part in per cent, such as 5%", param, ctx)
+        if not self.least <= percent <= 100:
+            self.fail(f"{value!r} is no part in per cent from {self.least:g}% to 100%, such as 5%", param, ctx)
         return percent / 100
 
 

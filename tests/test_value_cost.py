@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import struct
 import tracemalloc
 from pathlib import Path
 
@@ -14,9 +16,13 @@ from test_values import check, seen, spoken
 from variants import healthy
 from weights import Weight, write_safetensors
 
+from drafcheck.checkpoint import open_folder
+from drafcheck.place import LocalPlace
+from drafcheck.source import bytes_read
 from drafcheck.valuescan import scan as scanning
 from drafcheck.valuescan.kernels import look
 from drafcheck.valuescan.model import EmptyRows
+from drafcheck.valuescan.scan import scan
 
 
 def peak(work: object) -> int:
@@ -82,3 +88,60 @@ def test_negative_zeros_in_narrow_rows_are_rows_of_zeros(tmp_path: Path, monkeyp
             assert not found
         else:
             assert [m[:36] for m in found] == ["25 rows of 1,024 of `lm_head.weight`"] and "such as row 40" in found[0]
+
+
+@pytest.mark.parametrize("share", [0.01, 0.1, 0.5])
+def test_a_part_of_small_tensors_is_read_as_asked_and_told_as_read(tmp_path: Path, share: float) -> None:
+    """Matrices, vectors, and one that is too small to be cut."""
+    tensors = {f"m{n}": Weight("BF16", (1000, 1024), bytes(2_048_000)) for n in range(4)}
+    tensors["long"] = Weight("F32", (300_000,), bytes(1_200_000))
+    tensors["norm"] = Weight("BF16", (256,), bytes(512))
+    write_safetensors(tmp_path / "model.safetensors", tensors)
+    files = open_folder("ckpt", LocalPlace(tmp_path)).files
+    assert files[0].header.tensors
+    bytes_read.clear()
+    found = scan(files, share)
+    assert sum(bytes_read.values()) == sum(v.read for v in found.tensors)
+    assert found.read == sum(bytes_read.values()) / sum(v.length for v in found.tensors)
+    assert share / 2 <= found.read <= 2 * share
+    for v in found.tensors:
+        assert v.whole is (v.tensor.name == "norm")
+        assert v.whole or share / 2 <= v.seen / v.tensor.numel <= 2 * share
+
+
+def test_a_sample_is_spread_over_a_small_tensor(tmp_path: Path) -> None:
+    """Of 64 pieces of 16 rows 8 are read: a last half that was lost shows, and the rows of a whole one are no zeros."""
+    ones = np.full((1024, 128), 0x3F80, np.uint16)
+    lost = ones.copy()
+    lost[512:] = 0
+    tensors = {name: Weight("BF16", x.shape, x.tobytes()) for name, x in (("whole", ones), ("lost", lost))}
+    write_safetensors(tmp_path / "model.safetensors", tensors)
+    found = seen(tmp_path, 0.125)
+    assert [(found[n].rows, found[n].empty.count, found[n].empty.last) for n in tensors] == [(128, 0, 0), (128, 64, 64)]
+    assert found["lost"].empty.first == 512
+
+
+def test_all_of_a_tensor_of_six_bits_a_value_is_all_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stretches that hold no whole number of values."""
+    monkeypatch.setattr(scanning, "CHUNK", 4000)
+    header = json.dumps({"x": {"dtype": "F6_E2M3", "shape": [20_000], "data_offsets": [0, 15_000]}}).encode()
+    file = tmp_path / "model.safetensors"
+    file.write_bytes(struct.pack("<Q", len(header)) + header + bytes(15_000))
+    x = seen(tmp_path)["x"]
+    assert x.whole and x.seen == 20_000
+    assert not seen(tmp_path, 0.3)["x"].whole
+
+
+def test_files_are_open_no_longer_than_they_are_read(tmp_path: Path) -> None:
+    """A checkpoint has more shards than a process may have open files."""
+    resource = pytest.importorskip("resource", reason="limits the open files")
+    for n in range(80):
+        write_safetensors(tmp_path / f"model-{n:02}.safetensors", {f"x{n}": Weight("BF16", (2,), b"\x80?\x80?")})
+    files = open_folder("ckpt", LocalPlace(tmp_path)).files
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+    try:
+        found = scan(files)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert len(found.tensors) == 80 and not found.unread

@@ -23,6 +23,7 @@ from drafcheck.checkpoint import open_folder
 from drafcheck.cli import cli
 from drafcheck.finding import Finding, Severity
 from drafcheck.place import LocalPlace
+from drafcheck.report.full import checked
 from drafcheck.report.model import CheckpointReport, FailOn
 from drafcheck.runner import examine_many, report_of
 from drafcheck.session import Options
@@ -287,14 +288,25 @@ def test_values_are_asked_for_on_the_command_line() -> None:
     for args in (["--values"], ["--values", "--sample", "10%"]):
         report = json.loads(run(*args).stdout)
         assert not [s for s in report["checkpoints"][0]["skipped"] if s["rule"] in VALUES]
-    for args in (["--sample", "10"], ["--values", "--sample", "0"], ["--values", "--sample", "x"]):
+    for args in (["--sample", "10"], ["--values", "--sample", "0"], ["--values", "--sample", "1e-300%"]):
         assert run(*args).exception is not None
 
 
 def test_a_report_says_how_much_was_read() -> None:
     given = ["check", str(TRAINED / "draft"), "--engine", "sglang==0.5.15", "--values", "--sample", "5%"]
-    assert ", 5% of the values\n" in CliRunner().invoke(cli, given, standalone_mode=False).output
+    output = CliRunner().invoke(cli, given, standalone_mode=False).output
+    told = re.search(r", (\d\.\d)% of the values\n", output)
+    read = check(TRAINED / "draft", values=0.05).values
+    assert told is not None and read is not None and told[1] == f"{100 * read:.1f}"
     assert check(TRAINED / "draft").values == 1
+
+
+@pytest.mark.parametrize(
+    ("read", "told"), [(0.0, "0%"), (4e-5, "less than 0.1%"), (0.004, "0.4%"), (0.5, "50%"), (0.999, "less than 100%")]
+)
+def test_little_is_not_called_nothing_and_most_is_not_called_all(read: float, told: str) -> None:
+    report = check(TRAINED / "draft").model_copy(update={"values": read})
+    assert f", {told} of the values" in checked(report)
 
 
 def test_what_could_not_be_read_is_said_and_is_not_all(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from drafcheck.finding import Location, Severity
 from drafcheck.modelconfig import dtype_built
 from drafcheck.registry import Hit, rule
 from drafcheck.valuescan.formats import BUILT
-from drafcheck.words import count, share
+from drafcheck.words import count
 
 if TYPE_CHECKING:
     from drafcheck.plan.model import Write
@@ -44,7 +44,7 @@ def place(tensor: Tensor) -> tuple[Location, ...]:
 
 def partly(values: TensorValues) -> str:
     """What to say of a tensor of which only a part was read."""
-    return "" if values.whole else f" in the {share(values.seen, values.tensor.numel)} that were read"
+    return "" if values.whole else f" in the {values.seen:,} of {values.tensor.numel:,} values that were read"
 
 
 @rule("DC801", "non-finite", Severity.ERROR, Severity.NOTE, needs=("values",))

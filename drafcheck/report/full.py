@@ -184,7 +184,9 @@ def beside(checkpoint: CheckpointReport) -> Iterator[str]:
 
 
 def _per_cent(share: float) -> str:
-    """Never all of it where something is left out."""
+    """Never all of it where something is left out, and never nothing where something was read."""
+    if 0 < share < 0.095:
+        return f"{share:.1%}" if share >= 0.0005 else "less than 0.1%"
     return "less than 100%" if 0.995 <= share < 1 else f"{share:.0%}"
 
 

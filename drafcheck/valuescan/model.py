@@ -53,15 +53,16 @@ class EmptyRows:
 class TensorValues:
     """What one tensor holds, as far as it was read.
 
-    ``seen`` values were read of ``tensor.numel``. ``bad`` of them are Inf or NaN, ``first`` is the place of the first
-    in storage order. ``largest`` is the largest magnitude of a finite one, as bits of the dtype. ``rows`` were looked
+    ``read`` bytes were of ``length``, each value once. ``bad`` of its values are Inf or NaN, ``first`` is the place of
+    the first in storage order. ``largest`` is the largest magnitude of a finite one, as bits of the dtype. ``rows`` were looked
     at, of which ``empty`` hold nothing but zeros. ``even``: all values have the same bits, which are ``value``.
     ``scattered``: they lie in another order than the tensor's, so that rows and places are not those of the tensor.
     ``digest`` is that of all bytes: tensors with different digests are different.
     """
 
     tensor: Tensor
-    seen: int = 0
+    read: int = 0
+    length: int = 0
     bad: int = 0
     first: int = -1
     largest: int = 0
@@ -73,9 +74,14 @@ class TensorValues:
     scattered: bool = False
 
     @property
+    def seen(self) -> int:
+        """How many of its values were read."""
+        return self.read * self.tensor.numel // self.length if self.length else 0
+
+    @property
     def whole(self) -> bool:
         """Whether every value was read."""
-        return self.seen == self.tensor.numel
+        return self.read == self.length
 
     @property
     def absmax(self) -> float | None:
@@ -86,17 +92,13 @@ class TensorValues:
     @property
     def zero(self) -> bool:
         """Whether all that was read are zeros."""
-        return self.seen > 0 and self.empty.count == self.rows
+        return self.read > 0 and self.empty.count == self.rows
 
     @property
     def ones(self) -> bool:
         """Whether all that was read are exactly one."""
         format_ = FLOATS.get(self.tensor.dtype)
-        return format_ is not None and self.seen > 0 and self.even and self.value == format_.one
-
-
-def _bits(tensor: Tensor) -> int:
-    return tensor.numel * DTYPE_BITS[tensor.dtype]
+        return format_ is not None and self.read > 0 and self.even and self.value == format_.one
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,19 +111,14 @@ class Unread:
 
 @dataclass(slots=True)
 class Values:
-    """What all tensors of the files hold that the loader reads. ``share`` of the bytes was to be read (1: all)."""
+    """What all tensors of the files hold that the loader reads."""
 
     tensors: list[TensorValues] = field(default_factory=list)
     unread: list[Unread] = field(default_factory=list)
-    share: float = 1.0
 
     @property
     def read(self) -> float:
-        """The share of the bytes that was read, without what could not be."""
-        lost = sum(_bits(u.tensor) for u in self.unread)
-        every = lost + sum(_bits(v.tensor) for v in self.tensors)
-        return self.share * (1 - lost / every) if lost else self.share
-
-    def of(self, tensor: Tensor) -> TensorValues | None:
-        """What a tensor holds."""
-        return next((v for v in self.tensors if v.tensor == tensor), None)
+        """The share of the bytes that was read, counting those that could not be."""
+        lost = sum(u.tensor.numel * DTYPE_BITS[u.tensor.dtype] for u in self.unread) // 8
+        every = lost + sum(v.length for v in self.tensors)
+        return sum(v.read for v in self.tensors) / every if every else 1.0

@@ -6,7 +6,7 @@ numpy and the system let go of the interpreter while they work, so that one thre
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import prod
@@ -27,6 +27,12 @@ CHUNK = 2 << 20
 
 THREADS = 2
 
+_PIECES = 8
+"""Of a tensor of which a part is to be read, so many pieces are, where it is large enough: one would tell of one end
+only. ``_LEAST`` bytes is what a piece has at the least, as each costs a request to the system."""
+
+_LEAST = 4096
+
 Progress = Callable[[int], None]
 """Told how many bytes were read since the last call."""
 
@@ -35,7 +41,7 @@ Progress = Callable[[int], None]
 class _Part:
     """A stretch of a tensor: from byte ``start`` to ``stop`` of its file, whole rows of ``row`` bytes from the
     row ``first`` on. ``whole`` is the stretch of all of the tensor. Of a view they count the bytes of its values alone,
-    and ``window`` is where these lie. ``rest`` are those that can be read after this one alone.
+    and ``window`` is where these lie. ``rest`` are those that can be read after this one alone, once.
     """
 
     values: TensorValues
@@ -46,7 +52,7 @@ class _Part:
     first: int
     whole: tuple[int, int]
     window: Window | None = None
-    rest: tuple[_Part, ...] = ()
+    rest: Iterable[_Part] = ()
 
     @property
     def length(self) -> int:
@@ -55,13 +61,12 @@ class _Part:
 
 
 def scan(files: Sequence[WeightFile], share: float = 1.0, progress: Progress | None = None) -> Values:
-    """Read the tensors of ``files``, or a ``share`` of their bytes, spread evenly. Never raises on content.
+    """Read the tensors of ``files``, or about a ``share`` of each, spread evenly. Never raises on content.
 
     An interruption ends both threads before it goes on.
     """
-    found = Values(share=share)
-    parts = iter(list(_parts(files, share, found)))
-    worker = _Worker(parts, found, progress or (lambda _: None))
+    found = Values()
+    worker = _Worker(_parts(files, share, found), found, progress or (lambda _: None))
     with _helpers(worker):
         worker.run()
     if worker.crash is not None:
@@ -154,7 +159,7 @@ def _parts(files: Sequence[WeightFile], share: float, found: Values) -> Iterator
 
                 values = TensorValues(tensor, scattered=row_of(view, CHUNK) is None)
                 found.tensors.append(values)
-                yield from _spread([*_seen(values, source, view)], share)
+                yield from _seen(values, source, view, share)
             elif tensor.name in file.header.packed:
                 yield from _inflated(tensor, source, file.header.packed[tensor.name], share, found)
             elif tensor.start < 0:
@@ -165,28 +170,36 @@ def _parts(files: Sequence[WeightFile], share: float, found: Values) -> Iterator
             elif tensor.stop > tensor.start:
                 values = TensorValues(tensor)
                 found.tensors.append(values)
-                yield from _spread([*_stretches(values, source, tensor.start, tensor.stop)], share)
+                yield from _stretches(values, source, tensor.start, tensor.stop, share)
 
 
-def _stretches(values: TensorValues, source: Source, begin: int, end: int) -> Iterator[_Part]:
-    row = _row(values.tensor, end - begin)
-    step = max(CHUNK // row, 1) * row
-    if row > CHUNK:  # a vector, or rows as long as a book: parts that count as a row each
-        step = row = CHUNK
-    for number, start in enumerate(range(begin, end, step)):
+def _stretches(values: TensorValues, source: Source, begin: int, end: int, share: float) -> Iterator[_Part]:
+    row, most = _row(values.tensor, end - begin), _most(end - begin, share)
+    step = max(most // row, 1) * row
+    if row > (CHUNK if len(values.tensor.shape) > 1 else most):
+        step = row = most  # a vector, or rows as long as a book: parts that count as a row each
+    for number in _spread(-(-(end - begin) // step), share):
+        start = begin + number * step
         stop = min(start + step, end)
         yield _Part(values, source, start, stop, min(row, stop - start), number * (step // row), (begin, end))
 
 
-def _seen(values: TensorValues, source: Source, view: View) -> Iterator[_Part]:
+def _seen(values: TensorValues, source: Source, view: View, share: float) -> Iterator[_Part]:
     """The windows of a view."""
     from drafcheck.valuescan.views import row_of, windows
 
     row, at = row_of(view, CHUNK), 0
     whole = 0, prod(size for size, _ in view.sides()) * view.width
-    for number, window in enumerate(windows(view, CHUNK)):
-        first = at // row if row is not None else number
-        yield _Part(values, source, at, at + window.held, row or window.held, first, whole, window)
+    most = _most(whole[1], share)
+    if row_of(view, most) != row:
+        most = CHUNK
+    chosen = _spread(sum(1 for _ in windows(view, most)), share)
+    wanted = next(chosen)
+    for number, window in enumerate(windows(view, most)):
+        if number == wanted:
+            first = at // row if row is not None else number
+            yield _Part(values, source, at, at + window.held, row or window.held, first, whole, window)
+            wanted = next(chosen, -1)
         at += window.held
 
 
@@ -203,10 +216,11 @@ def _inflated(tensor: Tensor, source: Source, packed: Packed, share: float, foun
     values = TensorValues(tensor, scattered=not dense and row_of(view, CHUNK) is None)
     found.tensors.append(values)
     parts = (
-        _stretches(values, unpacked, view.start, view.start + view.reach) if dense else _seen(values, unpacked, view)
+        _stretches(values, unpacked, view.start, view.start + view.reach, share)
+        if dense
+        else _seen(values, unpacked, view, share)
     )
-    first, *rest = _spread([*parts], share)
-    yield replace(first, rest=tuple(rest))
+    yield replace(next(parts), rest=parts)
 
 
 def _row(tensor: Tensor, size: int) -> int:
@@ -215,12 +229,17 @@ def _row(tensor: Tensor, size: int) -> int:
     return size // rows if rows and size % rows == 0 and size // rows else size
 
 
-def _spread(parts: list[_Part], share: float) -> list[_Part]:
-    """An even selection of the parts; the first one always."""
-    if share >= 1 or len(parts) < 2:
-        return parts
-    count = max(round(share * len(parts)), 1)
-    return [parts[i * len(parts) // count] for i in range(count)]
+def _most(length: int, share: float) -> int:
+    """The bytes of a piece, of ``length`` of which a share is read."""
+    if share >= 1:
+        return CHUNK
+    return min(CHUNK, max(int(length * share / _PIECES) // _LEAST, 1) * _LEAST)
+
+
+def _spread(count: int, share: float) -> Iterator[int]:
+    """An even selection of so many pieces; the first one always."""
+    wanted = count if share >= 1 else max(round(share * count), 1)
+    return (i * count // wanted for i in range(wanted))
 
 
 def _reopened(source: Source) -> Source:
@@ -255,9 +274,9 @@ def _give_up(found: Values, part: _Part, why: str) -> None:
 def _take(part: _Part, stretch: Stretch) -> None:
     """Add what a stretch holds to what its tensor holds."""
     values = part.values
-    size, length = part.stop - part.start, part.whole[1] - part.whole[0]
-    at = (part.start - part.whole[0]) * values.tensor.numel // length
-    values.seen += size * values.tensor.numel // length
+    size, values.length = part.stop - part.start, part.whole[1] - part.whole[0]
+    at = (part.start - part.whole[0]) * values.tensor.numel // values.length
+    values.read += size
     values.rows += stretch.empty.rows
     values.empty.add(part.first, stretch.empty)
     if stretch.bad:
