@@ -54,8 +54,8 @@ class TensorValues:
     """What one tensor holds, as far as it was read.
 
     ``read`` bytes were of ``length``, each value once. ``bad`` of its values are Inf or NaN, ``first`` is the place of
-    the first in storage order. ``largest`` is the largest magnitude of a finite one, as bits of the dtype. ``rows`` were looked
-    at, of which ``empty`` hold nothing but zeros. ``even``: all values have the same bits, which are ``value``.
+    the first in storage order. ``largest`` is the largest magnitude of a finite one, as bits of the dtype. ``rows``
+    were looked at, of which ``empty`` hold nothing but zeros. ``even``: all values have the same bits, ``value``.
     ``scattered``: they lie in another order than the tensor's, so that rows and places are not those of the tensor.
     ``digest`` is that of all bytes: tensors with different digests are different.
     """
