@@ -77,8 +77,11 @@ def _values(record: object, storage: Callable[[str], bytes]) -> list[int] | None
         return None
     if record.altered is not None:
         raise DecodeError(f"a tensor that {record.altered.why}")
-    if not record.contiguous or len(record.shape) != 1:
+    if len(record.shape) != 1 or record.shape[0] > LARGEST:
         raise DecodeError(f"a tensor of shape {list(record.shape)} that is no plain row of values")
     all_values = decode(record.dtype, storage(record.storage.key))
+    (count,), (step,) = record.shape, record.stride
     first = record.offset + record.storage.offset
-    return all_values[first : first + record.shape[0]]
+    if count and first + (count - 1) * step >= len(all_values):
+        raise DecodeError(f"a tensor of {count} values that reaches past its storage of {len(all_values)}")
+    return [all_values[first + i * step] for i in range(count)]

@@ -40,7 +40,8 @@ class Rule(NamedTuple):
     ``severities`` lists every severity that the check may give, the default first.
     ``needs`` names the parts of the Subject without which the rule is skipped
     (see ``drafcheck.subject.NEEDS``). ``concerns`` names what a draft class must have for the rule to say anything
-    (see ``drafcheck.concerns``); where it has not, there is nothing to check and nothing is skipped.
+    (see ``drafcheck.concerns``); where it has not, there is nothing to check and nothing is skipped. ``reads`` names
+    the tensors whose values it looks at (``d2t``, ``t2d``, ``lm_head``): where those cannot be had, it was not done.
     """
 
     code: str
@@ -50,6 +51,7 @@ class Rule(NamedTuple):
     since: str
     check: Check
     concerns: str = ""
+    reads: tuple[str, ...] = ()
 
     @property
     def doc(self) -> str:
@@ -70,6 +72,7 @@ def rule(
     needs: tuple[str, ...] = (),
     since: str = "0.1.0",
     concerns: str = "",
+    reads: tuple[str, ...] = (),
 ) -> Callable[[Check], Check]:
     """Declare the decorated generator as the check of rule ``code``.
 
@@ -79,7 +82,7 @@ def rule(
     def declare(check: Check) -> Check:
         if code in _RULES or any(r.name == name for r in _RULES.values()):
             raise ValueError(f"rule {code} {name} is declared twice")
-        _RULES[code] = Rule(code, name, severities, needs, since, check, concerns)
+        _RULES[code] = Rule(code, name, severities, needs, since, check, concerns, reads)
         return check
 
     return declare

@@ -11,6 +11,7 @@ from drafcheck.source import SourceError
 if TYPE_CHECKING:
     from drafcheck.checkpoint import Checkpoint
     from drafcheck.tensor import Tensor
+    from drafcheck.unplaced import Rows
 
 PAIRS = 16
 """So many pairs of rows are compared at the most."""
@@ -34,12 +35,10 @@ class Repeats(NamedTuple):
 def rows_repeat_with(checkpoint: Checkpoint, head: Tensor, raw: Sequence[int]) -> Repeats | None:
     """Whether rows of ``head`` are the same where values of ``raw`` (d2t as stored) are, and differ where they do.
 
-    None when they are not, when the rows hold nothing but zeros, or cannot be read. ``head`` has a row for each value.
+    None when they are not, or when the rows hold nothing but zeros. ``head`` has a row for each value. Raises
+    SourceError.
     """
-    try:
-        return _compare(_Rows(checkpoint, head, len(raw)), raw)
-    except SourceError:
-        return None
+    return _compare(_Rows(checkpoint, head, len(raw)), raw)
 
 
 def _compare(rows: _Rows, raw: Sequence[int]) -> Repeats | None:
@@ -96,7 +95,8 @@ class _Rows:
     def __init__(self, checkpoint: Checkpoint, head: Tensor, rows: int) -> None:
         self._checkpoint = checkpoint
         self._head = head
-        self._width = (head.stop - head.start) // max(rows, 1)
+        self._apart = _apart(checkpoint, head) if head.start < 0 else None
+        self._width = self._apart.width if self._apart is not None else (head.stop - head.start) // max(rows, 1)
 
     def start(self, row: int) -> bytes:
         """The first bytes of a row. Raises SourceError."""
@@ -107,5 +107,17 @@ class _Rows:
         return self._read(row, self._width)
 
     def _read(self, row: int, length: int) -> bytes:
+        if self._apart is not None:
+            return self._apart.read(row, length)
         at = self._head.start + row * self._width
         return self._checkpoint.read(self._head._replace(start=at, stop=at + length))
+
+
+def _apart(checkpoint: Checkpoint, head: Tensor) -> Rows:
+    """The rows of a head that does not lie in one piece. Raises SourceError."""
+    from drafcheck.unplaced import Rows
+
+    file = checkpoint.file(head.file)
+    if file is None:
+        raise SourceError(f"there is no {head.file}")
+    return Rows(file, head)

@@ -37,7 +37,7 @@ from drafcheck.producers import producer_of
 from drafcheck.registry import Hit, Rule
 from drafcheck.report.model import INTERNAL_ERROR, NOTHING_TO_CHECK, STALE, PassedOver, Report, summarise
 from drafcheck.session import Options, Session, Setup
-from drafcheck.skipped import OF_TARGET_WEIGHTS, why_partly, why_skipped
+from drafcheck.skipped import ASKED, why_partly, why_skipped
 from drafcheck.subject import Subject
 
 if TYPE_CHECKING:
@@ -379,7 +379,7 @@ def _run(rule: Rule, seen: Examination) -> None:
     missing = next((need for need in rule.needs if not subject.has(need)), None)
     if missing is not None:
         seen.skipped.append((rule.code, why_skipped(subject, missing)))
-        if missing in OF_TARGET_WEIGHTS:
+        if missing in ASKED:
             seen.unmet.add(rule.code)
         return
     seen.ran.append(rule.code)
@@ -394,6 +394,6 @@ def _collect(rule: Rule, subject: Subject, seen: Examination) -> None:
         seen.findings.append(finding)
         if hit.stops:
             seen.stopping.append(finding)
-    if (why := why_partly(subject, rule.needs)) is not None:
+    if (why := why_partly(subject, rule)) is not None:
         seen.skipped.append((rule.code, why))
         seen.unmet.add(rule.code)

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from drafcheck.checks.mapping import is_sound
 from drafcheck.checks.vocabulary import at, parts
 from drafcheck.finding import Confidence, Severity
 from drafcheck.registry import Hit, rule
+from drafcheck.source import SourceError
 from drafcheck.words import count
 
 if TYPE_CHECKING:
+    from drafcheck.plan.model import VocabularyPlan
+    from drafcheck.rows import Repeats
     from drafcheck.subject import Subject
+    from drafcheck.tensor import Tensor
 
 _SURE = 4  # so many pairs of rows that are the same are no accident
 
 
-@rule("DC313", "repeated-head-rows", Severity.WARNING, needs=("load", "weights"))
+@rule("DC313", "repeated-head-rows", Severity.WARNING, needs=("load", "weights"), reads=("d2t", "lm_head"))
 def repeated_head_rows(s: Subject) -> Iterator[Hit]:
     """Rows of lm_head repeat where d2t does: the head was cut with the offsets as row numbers.
 
@@ -38,11 +42,9 @@ def repeated_head_rows(s: Subject) -> Iterator[Hit]:
     head, raw = v.head_tensor, v.raw
     if head is None or raw is None or v.semantics != "offset" or s.checkpoint.place.remote:
         return
-    if len(head.shape) != 2 or head.shape[0] != len(raw) or head.start < 0 or head.stop - head.start < len(raw):
+    if len(head.shape) != 2 or head.shape[0] != len(raw) or not head.shape[1] or 0 <= head.start > head.stop - len(raw):
         return
-    from drafcheck.rows import rows_repeat_with
-
-    found = rows_repeat_with(s.checkpoint, head, raw)
+    found = _repeats(s, v, head, raw)
     if found is not None and is_sound(v):  # in this order: the first pair of rows nearly always settles it
         one, two = found.first
         yield Hit(
@@ -53,3 +55,14 @@ def repeated_head_rows(s: Subject) -> Iterator[Hit]:
             help="cut lm_head from the full head again: row i is the row of token i + d2t[i]",
             confidence=Confidence.CERTAIN if found.pairs >= _SURE else Confidence.LIKELY,
         )
+
+
+def _repeats(s: Subject, v: VocabularyPlan, head: Tensor, raw: Sequence[int]) -> Repeats | None:
+    """What the rows say; where they can not be had it is noted why."""
+    from drafcheck.rows import rows_repeat_with
+
+    try:
+        return rows_repeat_with(s.checkpoint, head, raw)
+    except SourceError as error:
+        v.unread["lm_head"] = error.message
+        return None

@@ -30,7 +30,7 @@ def _lengths_agree(v: VocabularyPlan) -> bool:
     return v.raw is not None and v.head_rows in (None, len(v.raw))
 
 
-@rule("DC303", "d2t-out-of-range", Severity.ERROR, needs=("load",), concerns="mapping")
+@rule("DC303", "d2t-out-of-range", Severity.ERROR, needs=("load",), concerns="mapping", reads=("d2t",))
 def d2t_out_of_range(s: Subject) -> Iterator[Hit]:
     """A draft id becomes a token that the target does not have.
 
@@ -83,7 +83,7 @@ def _only_padding(v: VocabularyPlan) -> bool:
     return v.meant == "identity" and v.raw is not None and v.vocab is not None and is_padding(len(v.raw), v.vocab)
 
 
-@rule("DC304", "d2t-not-unique", Severity.ERROR, needs=("load",), concerns="mapping")
+@rule("DC304", "d2t-not-unique", Severity.ERROR, needs=("load",), concerns="mapping", reads=("d2t",))
 def d2t_not_unique(s: Subject) -> Iterator[Hit]:
     """Two draft ids become one target token.
 
@@ -131,7 +131,7 @@ def _first_twins(tokens: Sequence[int]) -> tuple[int, int, int]:
     raise ValueError("no token twice")
 
 
-@rule("DC305", "d2t-absolute", Severity.ERROR, needs=("load",), concerns="mapping")
+@rule("DC305", "d2t-absolute", Severity.ERROR, needs=("load",), concerns="mapping", reads=("d2t",))
 def d2t_absolute(s: Subject) -> Iterator[Hit]:
     """d2t holds target tokens where the engine expects offsets.
 
@@ -164,7 +164,7 @@ def d2t_absolute(s: Subject) -> Iterator[Hit]:
     )
 
 
-@rule("DC306", "d2t-identity", Severity.ERROR, needs=("load",), concerns="mapping")
+@rule("DC306", "d2t-identity", Severity.ERROR, needs=("load",), concerns="mapping", reads=("d2t",))
 def d2t_identity(s: Subject) -> Iterator[Hit]:
     """d2t is all zeros although the vocabulary is reduced.
 
@@ -193,7 +193,9 @@ def d2t_identity(s: Subject) -> Iterator[Hit]:
     )
 
 
-@rule("DC307", "t2d-mismatch", Severity.ERROR, Severity.WARNING, needs=("load",), concerns="mapping")
+@rule(
+    "DC307", "t2d-mismatch", Severity.ERROR, Severity.WARNING, needs=("load",), concerns="mapping", reads=("d2t", "t2d")
+)
 def t2d_mismatch(s: Subject) -> Iterator[Hit]:
     """t2d does not keep the tokens that d2t reaches.
 
@@ -278,7 +280,7 @@ def _lost_by_casting(v: VocabularyPlan, tensor: Tensor) -> str | None:
     return f"which holds no whole numbers above {most} exactly: the offsets were rounded when it was written"
 
 
-@rule("DC308", "d2t-dtype", Severity.ERROR, needs=("load",), concerns="mapping")
+@rule("DC308", "d2t-dtype", Severity.ERROR, needs=("load",), concerns="mapping", reads=("d2t",))
 def d2t_dtype(s: Subject) -> Iterator[Hit]:
     """d2t has a dtype that the engine cannot use as token ids.
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from drafcheck.subject import Subject
 
 
-@rule("DC309", "missing-lm-head", Severity.ERROR, needs=("load", "weights"), concerns="head")
+@rule("DC309", "missing-lm-head", Severity.ERROR, needs=("load", "weights"), concerns="head", reads=("d2t",))
 def missing_lm_head(s: Subject) -> Iterator[Hit]:
     """The checkpoint has no lm_head, and the engine takes none, or the wrong one, from the target.
 

@@ -52,6 +52,7 @@ def embedding_differs(s: Subject) -> Iterator[Hit]:
     Severity.WARNING,
     needs=("load", "target_weights", "target_head"),
     concerns="mapping",
+    reads=("d2t",),
 )
 def head_misaligned(s: Subject) -> Iterator[Hit]:
     """The rows of lm_head are those of other tokens than d2t says, all of them or some.

@@ -20,7 +20,7 @@ _END = "end"  # as in rules/tokens.toml
 _NAMED = 6  # so many tokens are named
 
 
-@rule("DC314", "unreachable-special-token", Severity.WARNING, Severity.NOTE, needs=("load", "target"))
+@rule("DC314", "unreachable-special-token", Severity.WARNING, Severity.NOTE, needs=("load", "target"), reads=("d2t",))
 def unreachable_special_token(s: Subject) -> Iterator[Hit]:
     """The target emits special tokens that no draft id stands for.
 

@@ -294,7 +294,7 @@ class _State:
 
     def _bytes(self, tensor: Tensor, most: int) -> bytes | None:
         """The bytes of a tensor of no more than ``most`` of them; None when they cannot be read."""
-        if self.read is None or tensor.start < 0 or not 0 <= tensor.stop - tensor.start <= most:
+        if self.read is None or not 0 <= (tensor.stop - tensor.start or 2 * tensor.numel) <= most:  # of views about
             return None
         try:
             return self.read(tensor)

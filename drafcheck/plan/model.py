@@ -337,8 +337,9 @@ class VocabularyPlan:
     ``raw`` are the values of d2t as stored, ``targets`` the token that this engine computes for each
     draft id (None: no d2t, or not readable). ``t2d`` holds one byte a target token, 1 where kept.
     ``certainty`` says how sure ``meant`` is; ``unreadable`` why ``raw`` or ``t2d`` is missing although the
-    tensor is there. ``vocab`` is the best known size of the target's vocabulary, in tokens: the target's own,
-    else the draft config's, else t2d's length (``vocab_source``: ``target``, ``config``, ``t2d`` or ``none``).
+    tensor is there. ``unread`` has, for each of d2t, t2d and lm_head, why its values could not be had.
+    ``vocab`` is the best known size of the target's vocabulary, in tokens: the target's own, else the draft config's,
+    else t2d's length (``vocab_source``: ``target``, ``config``, ``t2d`` or ``none``).
     """
 
     raw: Sequence[int] | None = None
@@ -356,6 +357,7 @@ class VocabularyPlan:
     tied: bool = False
     certainty: Confidence = Confidence.CERTAIN
     unreadable: str | None = None
+    unread: dict[str, str] = field(default_factory=dict)
     head_tensor: Tensor | None = None
     vocab: int | None = None
     vocab_source: str = "none"

@@ -44,7 +44,7 @@ def plan_vocabulary(
     plan = VocabularyPlan()
     _find(plan, _tensors(checkpoint, load), contract, load)
     _measure(plan, config, target, contract, load)
-    plan.t2d = _read_mask(checkpoint, plan.t2d_tensor)
+    plan.t2d = _read_mask(checkpoint, plan)
     plan.raw = _read_mapping(checkpoint, plan)
     _settle_vocabulary(plan, config, contract)
     if plan.raw is not None and plan.targets is None:
@@ -210,6 +210,8 @@ def _read_mapping(checkpoint: Checkpoint, plan: VocabularyPlan) -> Sequence[int]
         return _values(tensor, data)
     except (DecodeError, SourceError) as error:
         plan.unreadable = str(error)
+        if isinstance(error, SourceError):
+            plan.unread["d2t"] = error.message
         return None
 
 
@@ -228,14 +230,18 @@ def _values(tensor: Tensor, data: bytes) -> list[int]:
     return values
 
 
-def _read_mask(checkpoint: Checkpoint, tensor: Tensor | None) -> bytes | None:
+def _read_mask(checkpoint: Checkpoint, plan: VocabularyPlan) -> bytes | None:
     """One byte a token, 0 or 1; None for whatever is not a mask: the engine does not read it, so that is no fault."""
+    tensor = plan.t2d_tensor
     if tensor is None or len(tensor.shape) != 1:
         return None
     try:
         return to_mask(tensor, checkpoint.read(tensor) if tensor.numel <= LARGEST else b"")
-    except (DecodeError, SourceError):
-        return None
+    except SourceError as error:
+        plan.unread["t2d"] = error.message
+    except DecodeError:
+        pass
+    return None
 
 
 def to_mask(tensor: Tensor, data: bytes) -> bytes | None:

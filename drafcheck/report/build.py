@@ -85,13 +85,14 @@ def outcome(seen: Examination) -> Outcome:
         return Outcome.BROKEN
     if Severity.WARNING in severities:
         return Outcome.DEGRADED
-    return Outcome.CLEAN if _complete(seen.subject) else Outcome.INCOMPLETE
+    return Outcome.CLEAN if _complete(seen) else Outcome.INCOMPLETE
 
 
-def _complete(s: Subject | None) -> bool:
-    """Whether its loading was worked out, and all values were read where that was asked for."""
+def _complete(seen: Examination) -> bool:
+    """Whether its loading was worked out, and everything was done that was asked for."""
+    s = seen.subject
     planned = s is not None and s.load is not None and not s.checkpoint.config_only
-    return planned and not (s is not None and s.values is not None and s.values.unread)
+    return planned and not seen.unmet and not (s is not None and s.values is not None and s.values.unread)
 
 
 def _stops(seen: Examination, has_errors: bool) -> bool:

@@ -91,7 +91,7 @@ def _outcome(checkpoint: CheckpointReport) -> str:
     partly = (
         checkpoint.outcome is Outcome.INCOMPLETE and checkpoint.contract and any(s.asked for s in checkpoint.skipped)
     )
-    return "no fault found, but not all values could be read" if partly else _VERDICTS[checkpoint.outcome]
+    return "no fault found, but not everything was checked" if partly else _VERDICTS[checkpoint.outcome]
 
 
 def skipped(checkpoint: CheckpointReport) -> Iterator[str]:

@@ -27,7 +27,8 @@ class Outcome(str, Enum):
     """What becomes of one checkpoint on its engine, in one word; the worst that applies.
 
     ``clean``: no error and no warning. ``incomplete``: no error and no warning, but drafcheck does not know
-    the draft class for this engine, so how it loads was not checked, or ``--values`` could not read all of them.
+    the draft class for this engine, so how it loads was not checked, or values that a
+    check needs could not be read, or an option asked for something in vain.
     ``degraded``: warnings only.
     ``broken``: at least one error; the engine starts, or its start could not be worked out.
     ``refused``: the engine will not start with it, as an error says. ``nothing-to-check``: no checkpoint at the path.
@@ -234,8 +235,8 @@ class CheckpointReport(_Model):
     def exit_code(self, fail_on: FailOn = FailOn.ERROR) -> int:
         """0 clean, 1 findings at or above ``fail_on``, 2 internal error, 3 nothing to check.
 
-        A checkpoint that the engine refuses fails at both thresholds; at the threshold ``warning`` one whose loading
-        was not checked (``incomplete``) fails as well.
+        A checkpoint that the engine refuses fails at both thresholds; at the threshold ``warning`` one that
+        was not checked in full (``incomplete``) fails as well.
         """
         if self.outcome is Outcome.INTERNAL_ERROR:
             return 2
