@@ -17,7 +17,7 @@ from drafts import Draft
 from hypothesis import given
 from hypothesis import strategies as st
 from variants import TRAINED, build, healthy
-from weights import Weight, write_safetensors
+from weights import Weight, write_safetensors, zeros
 
 from drafcheck.checkpoint import open_folder
 from drafcheck.cli import cli
@@ -356,3 +356,23 @@ def test_a_cast_takes_the_nearest_number(tmp_path: Path, value: float, over: boo
     with np.errstate(over="ignore"):
         assert math.isinf(float(np.float32(value).astype(np.float16))) is over
     assert FLOATS["BF16"].limit == (2 - 2**-8) * 2.0**127
+
+
+@pytest.mark.parametrize(
+    ("name", "severity"), [("verifier_lm_head.weight", "note"), ("mtp_layers.0.input_proj.weight", "error")]
+)
+def test_what_a_trainer_leaves_behind_is_no_fault_of_a_draft_whose_loading_is_not_known(
+    name: str, severity: str, tmp_path: Path
+) -> None:
+    draft = Draft(target=None)
+    draft.set(architectures=["UnheardDraftModel"])
+    draft.weights = {
+        "mtp_layers.0.input_proj.weight": zeros("BF16", 8, 16),
+        "verifier_lm_head.weight": zeros("BF16", 32, 8),
+    }
+    shape = draft.weights[name].shape
+    draft.weights[name] = Weight("BF16", shape, b"\xc0\x7f" * math.prod(shape))
+    draft.write(tmp_path)
+    (finding,) = [f for f in check(tmp_path, engine="llama.cpp").findings if f.rule == "DC801"]
+    assert (finding.severity.value, finding.confidence.value) == (severity, "likely")
+    assert finding.locations[0].tensor == name

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from drafcheck.finding import Location, Severity
+from drafcheck.contract import load_toml
+from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.modelconfig import dtype_built
 from drafcheck.registry import Hit, rule
 from drafcheck.valuescan.formats import BUILT
@@ -53,7 +54,7 @@ def non_finite(s: Subject) -> Iterator[Hit]:
 
     ## What it does
     Reads every tensor (`--values`) and counts the values that are no finite numbers, with the place of the first. A
-    note when this engine does not load the tensor.
+    note when this engine does not load the tensor, or it is of the training and no part of a drafter.
 
     ## Why is this bad?
     One NaN in one matrix spreads to every state behind it: a single one in `fc.weight` took the accept length from 2.30
@@ -63,14 +64,17 @@ def non_finite(s: Subject) -> Iterator[Hit]:
     Go back to a training state from before the loss became NaN, or export again: files are also damaged on the way.
     """
     goals = goals_of(s)
+    others = () if goals is not None else load_toml("discovery.toml")["of_training"]
     for v in seen_in(s).tensors:
         if v.bad:
+            matters = v.tensor.name not in others if goals is None else v.tensor in goals
             many = count(v.bad, "value")
             yield Hit(
                 f"`{v.tensor.name}` holds {many} that {'is' if v.bad == 1 else 'are'} Inf or NaN{partly(v)}{_first(v)}",
                 place(v.tensor),
                 help="export the drafter again from a training state that has none",
-                severity=Severity.ERROR if goals is None or v.tensor in goals else Severity.NOTE,
+                severity=Severity.ERROR if matters else Severity.NOTE,
+                confidence=Confidence.CERTAIN if goals is not None else Confidence.LIKELY,
             )
 
 
