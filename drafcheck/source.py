@@ -80,6 +80,7 @@ class LocalFile:
         self.name = path.name if name is None else name
         self._fd = -1
         self._size = 0
+        self._first: os.stat_result | None = None
 
     def size(self) -> int:
         """The length in bytes. Raises SourceError."""
@@ -159,6 +160,24 @@ class LocalFile:
             os.close(fd)
             raise SourceError(f"{self.name} is {_kind(status.st_mode)}, not a regular file")
         self._fd, self._size = fd, status.st_size
+        self._first = self._first or status
+
+    def changed(self) -> tuple[str, bool] | None:
+        """What became of the file since it was first opened, a clause, and whether its bytes are others for sure.
+
+        Told by its size and its time of change, both at its path. None where nothing did.
+        """
+        if self._first is None:
+            return None
+        try:
+            now = self.path.stat()
+        except OSError as error:
+            return f"{_reason(error)}, and was when it was opened", True
+        if now.st_size != self._first.st_size:
+            return f"has {now.st_size:,} bytes, and had {self._first.st_size:,} when it was opened", True
+        if now.st_mtime_ns != self._first.st_mtime_ns:
+            return "was written to, or replaced by another of its size, since it was opened", False
+        return None
 
 
 class Memory:

@@ -7,6 +7,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
+from drafcheck.checks.values import changed
 from drafcheck.contract import in_force, load_toml
 from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.registry import Hit, rule
@@ -340,13 +341,15 @@ def _two_names(s: Subject) -> Iterator[Hit]:
         )
 
 
-@rule("DC012", "unreadable-weights", Severity.ERROR)
+@rule("DC012", "unreadable-weights", Severity.ERROR, Severity.NOTE)
 def unreadable_weights(s: Subject) -> Iterator[Hit]:
     """There is no weight file that this engine's loader would take, or it cannot read the one it takes.
 
     ## What it does
     Reports folders without a weight file of a name that the loader looks for (in the top folder only), and files that
-    cannot be opened, are no regular files, or hold no tensors where the loader looks for them.
+    cannot be opened, are no regular files, or hold no tensors where the loader looks for them. Also files that changed
+    while their values were read (`--values`), of which nothing else is said then: where size or name are others, and as
+    a note where the time of change alone is.
 
     ## Why is this bad?
     The engine stops, or loads nothing without a word.
@@ -355,6 +358,7 @@ def unreadable_weights(s: Subject) -> Iterator[Hit]:
     Put the weights into the top folder as `model.safetensors`.
     """
     yield from (hit for hit in problems(s, Trouble.UNREADABLE) if not _is_config(hit, s))
+    yield from changed(s)
     refused = s.selection.refused if s.selection is not None else None
     if refused is not None and refused.cause == "no-files":
         from drafcheck.fix.repairs.files import may_reindex, unread_pickle

@@ -48,6 +48,17 @@ def partly(values: TensorValues) -> str:
     return "" if values.whole else f" in the {values.seen:,} of {values.tensor.numel:,} values that were read"
 
 
+def changed(s: Subject) -> Iterator[Hit]:
+    """Files that changed while their values were read, for DC012."""
+    for file, what, sure in s.values.changed if s.values is not None else []:
+        yield Hit(
+            f"{file} {what}: its values are not judged",
+            (Location(file=file),),
+            help="run drafcheck again once nothing writes to it",
+            severity=Severity.ERROR if sure else Severity.NOTE,
+        )
+
+
 @rule("DC801", "non-finite", Severity.ERROR, Severity.NOTE, needs=("values",))
 def non_finite(s: Subject) -> Iterator[Hit]:
     """A tensor holds infinities or NaN.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from drafcheck.header_json import DTYPE_BITS
 from drafcheck.tensor import Tensor
@@ -109,12 +109,21 @@ class Unread:
     why: str
 
 
+class Changed(NamedTuple):
+    """A file that is no longer what it was when it was opened: ``what`` became of it, and whether that is ``sure``."""
+
+    file: str
+    what: str
+    sure: bool
+
+
 @dataclass(slots=True)
 class Values:
-    """What all tensors of the files hold that the loader reads."""
+    """What all tensors of the files hold that the loader reads; those of ``changed`` files are unread."""
 
     tensors: list[TensorValues] = field(default_factory=list)
     unread: list[Unread] = field(default_factory=list)
+    changed: list[Changed] = field(default_factory=list)
 
     @property
     def read(self) -> float:

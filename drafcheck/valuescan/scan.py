@@ -13,7 +13,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from drafcheck.source import LocalFile, SourceError
-from drafcheck.valuescan.model import TensorValues, Unread, Values
+from drafcheck.valuescan.model import Changed, TensorValues, Unread, Values
 
 if TYPE_CHECKING:
     from drafcheck.checkpoint import WeightFile
@@ -73,7 +73,23 @@ def scan(files: Sequence[WeightFile], share: float = 1.0, progress: Progress | N
         raise worker.crash
     lost = {id(u.tensor) for u in found.unread}
     found.tensors = [v for v in found.tensors if id(v.tensor) not in lost]
+    _forget(files, found)
     return found
+
+
+def _forget(files: Sequence[WeightFile], found: Values) -> None:
+    """Keep nothing of files that changed since their header was read: what was read is of no one file."""
+    for file in files:
+        told = file.source.changed() if isinstance(file.source, LocalFile) else None
+        if told is not None:
+            found.changed.append(Changed(file.name, *told))
+    changed = {c.file: f"{c.file} {c.what}" for c in found.changed}
+    if changed:
+        lost = [u.tensor for u in found.unread if u.tensor.file in changed]
+        lost += [v.tensor for v in found.tensors if v.tensor.file in changed]
+        found.tensors = [v for v in found.tensors if v.tensor.file not in changed]
+        found.unread = [u for u in found.unread if u.tensor.file not in changed]
+        found.unread += [Unread(tensor, changed[tensor.file]) for tensor in lost]
 
 
 def total(files: Sequence[WeightFile], share: float = 1.0) -> int:
@@ -93,6 +109,7 @@ class _Worker:
         self._found = found
         self._progress = progress
         self._lock = threading.Lock()
+        self._lost = set[int]()
         self.stopped = False
         self.crash: BaseException | None = None
 
@@ -116,13 +133,18 @@ class _Worker:
             data = _read(part, buffer)
         except SourceError as error:
             with self._lock:
-                _give_up(self._found, part, error.message)
+                self._give_up(part.values.tensor, error.message)
             return False
         stretch = look(part.values.tensor.dtype, data, part.row)
         with self._lock:
             _take(part, stretch)
             self._progress(part.length)
         return not self.stopped
+
+    def _give_up(self, tensor: Tensor, why: str) -> None:
+        if id(tensor) not in self._lost:  # the tensors of the headers outlive the scan
+            self._lost.add(id(tensor))
+            self._found.unread.append(Unread(tensor, why))
 
     def help(self) -> None:
         """``run`` in a thread of its own."""
@@ -264,11 +286,6 @@ def _bytes(source: Source, start: int, stop: int, buffer: memoryview) -> memoryv
     if len(data) < stop - start:
         raise SourceError(f"{source.name} ends before byte {stop}")
     return memoryview(data)
-
-
-def _give_up(found: Values, part: _Part, why: str) -> None:
-    if not any(u.tensor is part.values.tensor for u in found.unread):
-        found.unread.append(Unread(part.values.tensor, why))
 
 
 def _take(part: _Part, stretch: Stretch) -> None:
