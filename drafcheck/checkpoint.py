@@ -108,6 +108,14 @@ class WeightFile:
             raise SourceError(f"{self.name} ends before byte {stop}")
         return data
 
+    def values(self, tensor: Tensor) -> bytes:
+        """The bytes of the values of one of its tensors, wherever they lie. Raises SourceError."""
+        if tensor.start < 0:
+            from drafcheck.unplaced import values_in  # in few files
+
+            return values_in(self, tensor)
+        return self.read(tensor.start, tensor.stop)
+
 
 @dataclass(slots=True)
 class Index:
@@ -158,11 +166,7 @@ class Checkpoint:
         file = self.file(tensor.file)
         if file is None:
             raise SourceError(f"there is no {tensor.file}")
-        if tensor.start < 0:
-            from drafcheck.unplaced import values_in  # in few files
-
-            return values_in(file, tensor)
-        return file.read(tensor.start, tensor.stop)
+        return file.values(tensor)
 
     def without_weights(self) -> None:
         """Expect no weights when some of them are Git LFS pointers: what is left to look at is the config."""

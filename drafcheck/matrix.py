@@ -91,7 +91,8 @@ def head_of_target(path: str, target: TargetConfig | None = None) -> Matrix:
     if found is None:
         tied = holds(weights, HEAD) or is_tied(weights, target)
         also = f" and no {EMBEDDING}" if tied else f" (tie_word_embeddings is not true: its {EMBEDDING} is another)"
-        raise UsageError(f"--target-weights {path}: no {HEAD}{also} there of which rows can be copied")
+        why = because(weights, HEAD, *([EMBEDDING] if tied else []))
+        raise UsageError(f"--target-weights {path}: no {HEAD}{also} there of which rows can be copied{why}")
     return found
 
 
@@ -120,22 +121,61 @@ def is_tied(weights: Checkpoint, target: TargetConfig | None) -> bool:
 
 def embedding_of_target(path: str) -> Matrix:
     """The target's embedding. Raises UsageError when it has none that can be copied."""
-    found = matrix_called(opened(path, "--target-weights"), EMBEDDING)
+    weights = opened(path, "--target-weights")
+    found = matrix_called(weights, EMBEDDING)
     if found is None:
-        raise UsageError(f"--target-weights {path}: no {EMBEDDING} there of which rows can be copied")
+        why = because(weights, EMBEDDING)
+        raise UsageError(f"--target-weights {path}: no {EMBEDDING} there of which rows can be copied{why}")
     return found
 
 
 def matrix_called(weights: Checkpoint, name: str) -> Matrix | None:
     """The matrix of that name with the shortest prefix, as the layers' own lie deeper; only its file is read."""
-    if weights.index is not None and weights.index.weight_map:
-        names = sorted((n for n in weights.index.weight_map if _is_called(n, name)), key=len)
-        files = [file for n in names[:1] if (file := weights.file(weights.index.weight_map[n])) is not None]
-    else:
-        files = list(weights.files)
-    tensors = [(f, t) for f in files for t in f.header.tensors if _is_called(t.name, name) and not f.header.problems]
-    file, tensor = min(tensors, key=lambda found: len(found[1].name), default=(None, None))
+    file, tensor = _called(_files(weights, name), name) or (None, None)
     return Matrix(file, tensor) if file is not None and tensor is not None and _is_plain(tensor) else None
+
+
+def _called(files: Iterable[WeightFile], name: str) -> tuple[WeightFile, Tensor] | None:
+    tensors = [(f, t) for f in files for t in f.header.tensors if _is_called(t.name, name) and not f.header.problems]
+    return min(tensors, key=lambda found: len(found[1].name), default=None)
+
+
+def _files(weights: Checkpoint, name: str) -> list[WeightFile]:
+    """The files in which the matrix of that name is looked for."""
+    place = _indexed(weights, name)
+    named = weights.file(place) if place is not None else None
+    return [named] if named is not None else [] if _has_index(weights) else list(weights.files)
+
+
+def _has_index(weights: Checkpoint) -> bool:
+    return weights.index is not None and bool(weights.index.weight_map)
+
+
+def _indexed(weights: Checkpoint, name: str) -> str | None:
+    """The file in which the index has the matrix of that name."""
+    told = weights.index.weight_map if weights.index is not None else {}
+    first = min((n for n in told if _is_called(n, name)), key=len, default=None)
+    return told[first] if first is not None else None
+
+
+def because(weights: Checkpoint, *names: str) -> str:
+    """Why there is no matrix of any of these names, behind a colon; "" where nothing is in its way."""
+    found = (why for name in names if (why := _why_none(weights, name)) is not None)
+    return next((f": {why:.300}" for why in found), "")
+
+
+def _why_none(weights: Checkpoint, name: str) -> str | None:
+    files, place = _files(weights, name), _indexed(weights, name)
+    if place is not None and not files:
+        return f"the index says {place:.100}, which is not there"
+    fault = next((file.header.problems[0].said for file in files if file.header.problems), None)
+    file, tensor = _called(files, name) or (None, None)
+    if file is None or tensor is None or _is_plain(tensor):
+        return fault
+    if tensor.dtype not in _FLOATS:
+        return f"{tensor.name:.100} is {tensor.dtype}"
+    known = file.header.uncopied.get(tensor.name)
+    return f"{tensor.name:.100} {known.why}" if known is not None else f"{tensor.name:.100} is {list(tensor.shape)}"
 
 
 def holds(weights: Checkpoint, name: str) -> bool:

@@ -92,7 +92,7 @@ def from_file(place: Place, name: str) -> Reference:
 def sound(header: Header) -> Sequence[Tensor]:
     """The tensors of a header without a fault. Raises DecodeError with the first fault otherwise."""
     if header.problems:
-        raise DecodeError(header.problems[0].message)
+        raise DecodeError(header.problems[0].said)
     return header.tensors
 
 
@@ -111,6 +111,9 @@ def mapping_in(checkpoint: Checkpoint) -> Reference:
     holders = sorted({t.file for t in tensors if t.name.rpartition(".")[2] == "d2t"})
     if len(holders) > 1:
         raise DecodeError(f"several files hold a d2t, name one of them: {listed(holders)}")
+    faults = [file.header.problems[0].said for file in checkpoint.files if file.header.problems]
+    if faults and not holders:
+        raise DecodeError(faults[0])
     return from_tensors(tensors, checkpoint.read)
 
 
@@ -139,8 +142,6 @@ def _may_map(tensor: Tensor) -> bool:
 def _small(tensor: Tensor) -> Tensor:
     if tensor.numel > LARGEST:
         raise DecodeError(f"{tensor.name} has {tensor.numel} values, more than any vocabulary")
-    if tensor.start < 0:
-        raise DecodeError(f"the bytes of {tensor.name} cannot be read in place")
     return tensor
 
 

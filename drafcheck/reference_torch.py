@@ -7,13 +7,14 @@ import zipfile
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from drafcheck.checkpoint import WeightFile
 from drafcheck.decode import LARGEST, DecodeError, decode
 from drafcheck.pickle_machine import Machine, PickleError
 from drafcheck.pickle_records import TensorRecord
 from drafcheck.plan.vocabulary import HEAD
 from drafcheck.reference import Reference, bare, combine, from_tensors, sound
 from drafcheck.source import Source, SourceStream
-from drafcheck.torch_pickle import PICKLE_LIMIT, is_legacy, read_pickle
+from drafcheck.torch_pickle import PICKLE_LIMIT, is_legacy
 
 
 def read_torch(source: Source) -> Reference:
@@ -23,7 +24,8 @@ def read_torch(source: Source) -> Reference:
     """
     try:
         if is_legacy(source):
-            return from_tensors(sound(read_pickle(source)), lambda t: source.read(t.start, t.stop))
+            file = WeightFile(source)
+            return from_tensors(sound(file.header), file.values)
         with zipfile.ZipFile(io.BufferedReader(SourceStream(source))) as archive:
             return _from_archive(archive.read, archive.getinfo, archive.namelist())
     except PickleError as error:

@@ -29,7 +29,7 @@ def why_no_head(s: Subject) -> str | None:
     head, v = _found(s), s.vocabulary
     if head is None:
         none = f"there is no {HEAD} in --target-weights of which rows can be compared"
-        return f"the target's head, and {none}{_untied(s)}"
+        return f"the target's head, and {none}{_why_none(s, HEAD) or _untied(s)}"
     own = _own_why(s.checkpoint, v.head_tensor) if v is not None and v.head_tensor is not None else None
     if own is not None:
         return f"a head to compare with the target's: {own}"
@@ -41,6 +41,13 @@ def why_no_head(s: Subject) -> str | None:
     if other is None:
         return None
     return f"the target's head: {head.tensor.name:.100} in --target-weights has {rows:,} rows for {other:,} tokens"
+
+
+def _why_none(s: Subject, name: str) -> str:
+    """Why the weights that were named have no such matrix, behind a colon; "" where nothing is in its way."""
+    from drafcheck.matrix import because
+
+    return because(s.target_weights, name) if s.target_weights is not None else ""
 
 
 def _untied(s: Subject) -> str:
@@ -76,7 +83,8 @@ def why_no_embedding(s: Subject) -> str | None:
     if why is not None:
         return f"an embedding to compare with the target's: {why}"
     if theirs is None:
-        return f"the target's embedding, and there is no {EMBEDDING} in --target-weights of which rows can be compared"
+        none = f"there is no {EMBEDDING} in --target-weights of which rows can be compared"
+        return f"the target's embedding, and {none}{_why_none(s, EMBEDDING)}"
     if own.shape[1:] != theirs.tensor.shape[1:]:
         width, other = own.shape[1:], theirs.tensor.shape[1:]
         return f"an embedding as wide as the draft's: {list(width)} here, {list(other)} in --target-weights"
@@ -107,7 +115,10 @@ def refuse_foreign(s: Subject, path: str) -> None:
 
     head = _found(s) or (matrix_called(s.target_weights, EMBEDDING) if s.target_weights is not None else None)
     if head is None:
-        raise UsageError(f"--target-weights {path}: no {HEAD} and no {EMBEDDING} there of which rows can be compared")
+        why = _why_none(s, HEAD) or _why_none(s, EMBEDDING)
+        raise UsageError(
+            f"--target-weights {path}: no {HEAD} and no {EMBEDDING} there of which rows can be compared{why}"
+        )
     rows, size = head.tensor.shape[0], s.target.vocab_size if s.target is not None else None
     if size is not None and size > 0 and is_another(rows, size):
         raise UsageError(

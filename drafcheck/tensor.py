@@ -118,3 +118,8 @@ class Problem(NamedTuple):
     message: str
     location: Location
     help: str | None = None
+
+    @property
+    def said(self) -> str:
+        """The message alone, with what the file is where the help tells it."""
+        return f"{self.message}: {self.help}" if self.help and self.help.startswith("this is ") else self.message
