@@ -19,7 +19,7 @@ from drafcheck.finding import Location
 from drafcheck.header_json import DTYPE_BITS, WORD, CorruptError, Parser, Run
 from drafcheck.lfs import POINTER_LIMIT, lfs_pointer
 from drafcheck.source import Source, SourceError
-from drafcheck.tensor import Packed, Problem, Tensor, Trouble, Uncopied, View
+from drafcheck.tensor import Entry, Packed, Problem, Tensor, Trouble, Uncopied, View
 
 HEADER_LIMIT = 100_000_000
 """The longest header in bytes that the safetensors library accepts."""
@@ -36,7 +36,7 @@ class Header:
     ``uncopied`` are the entries of a pickle, tensors or not, that can not be written as safetensors as they lie.
     ``views`` are the places of the tensors of a pickle whose values do not lie in one piece in their order, ``packed``
     those of the ones in compressed files of its archive. ``behind`` are the bytes after the last storage of a pickle of
-    before torch 1.6 that belong to none.
+    before torch 1.6 that belong to none. ``entries`` are what the dict of a pickle holds beside tensors.
     """
 
     tensors: tuple[Tensor, ...] = ()
@@ -46,6 +46,7 @@ class Header:
     views: dict[str, View] = field(default_factory=dict)
     packed: dict[str, Packed] = field(default_factory=dict)
     behind: int = 0
+    entries: tuple[Entry, ...] = ()
 
     @property
     def lossy(self) -> bool:

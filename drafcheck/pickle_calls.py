@@ -110,7 +110,7 @@ def _ordered(path: str, args: tuple[Any, ...]) -> Table:
     given = args[0] if args else ()
     if isinstance(given, Table):
         table.update(given)
-        table.odd = given.odd
+        table.odd, table.odd_kinds = given.odd, dict(given.odd_kinds)
     elif not isinstance(given, (list, tuple)):
         if given is not OPAQUE or table.kind != "Counter":
             raise ValueError(f"{path} of what is no dict")

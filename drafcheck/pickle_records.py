@@ -72,16 +72,18 @@ class TensorRecord(NamedTuple):
 class Table(dict[str, Any]):
     """A dict of the pickle; ``odd`` describes the first key that is not a string. Such items are not kept.
 
-    ``kind`` is the name of its class: ``dict``, ``OrderedDict`` or ``Counter``.
+    ``kind`` is the name of its class: ``dict``, ``OrderedDict`` or ``Counter``. ``odd_kinds`` has the first key of each
+    type that is no text, by the name of the type ("" of one that is not told apart).
     """
 
-    __slots__ = ("kind", "odd")
+    __slots__ = ("kind", "odd", "odd_kinds")
 
     def __init__(self, kind: str = "dict") -> None:
         """An empty one."""
         super().__init__()
         self.kind = kind
         self.odd: str | None = None
+        self.odd_kinds: dict[str, str] = {}
 
     def take(self, key: Any, value: Any) -> None:
         """Set an item, if its key is text. Raises ValueError for what can be no key."""
@@ -89,8 +91,10 @@ class Table(dict[str, Any]):
             raise ValueError("a key that is a list or a dict")
         if isinstance(key, str):
             self[key] = value
-        elif self.odd is None:
-            self.odd = repr(key) if type(key) in (int, float, bool, type(None)) else "?"
+        else:
+            said = repr(key) if type(key) in (int, float, bool, type(None)) else "?"
+            self.odd = said if self.odd is None else self.odd
+            self.odd_kinds.setdefault(type_of(key), said)
 
 
 NO_TENSOR = Uncopied("is no tensor")
@@ -114,6 +118,15 @@ class Opaque:
 
 
 OPAQUE = Opaque()
+
+_TYPES = (int, float, bool, str, bytes, list, tuple, type(None))
+
+
+def type_of(value: Any) -> str:
+    """The name that Python has for the type of what the pickle made; "" where that is not told apart."""
+    if isinstance(value, Table):
+        return value.kind
+    return type(value).__name__ if type(value) in _TYPES else ""
 
 
 def storage_of(pid: Any, *, legacy: bool = False) -> Storage:

@@ -96,6 +96,21 @@ class Uncopied(NamedTuple):
     stops: str = ""
 
 
+class Entry(NamedTuple):
+    """What the dict of a PyTorch file holds beside tensors; loaders are given it like one.
+
+    ``key`` is a text, or for a key that is none its ``repr``; then ``odd`` is the name that Python has for its type.
+    ``kind`` is that of the value: ``int``, ``dict``, ``NoneType``; "" for one that is not told apart, or of an odd key.
+    ``inside`` is how many tensors a dict holds.
+    """
+
+    key: str
+    kind: str
+    file: str
+    odd: str = ""
+    inside: int = 0
+
+
 class Trouble(str, Enum):
     """The kinds of trouble a reader can meet; each belongs to one rule of the 0xx family."""
 

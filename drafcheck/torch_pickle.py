@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from drafcheck.finding import Location
@@ -21,11 +22,11 @@ from drafcheck.lfs import POINTER_LIMIT, lfs_pointer
 from drafcheck.pickle_listing import Asked, told
 from drafcheck.pickle_machine import Machine, PickleError
 from drafcheck.pickle_places import Reader
-from drafcheck.pickle_records import Opaque, Storage, Table, TensorRecord, as_text
+from drafcheck.pickle_records import Opaque, Storage, Table, TensorRecord, as_text, type_of
 from drafcheck.pickle_sweep import STREAM_LIMIT, behind, beside, sweep
 from drafcheck.pickle_sweep import posing as sweep_posing
 from drafcheck.source import Bounded, Source, SourceError
-from drafcheck.tensor import Problem, Trouble, Uncopied
+from drafcheck.tensor import Entry, Problem, Trouble, Uncopied
 from drafcheck.torch_zip import ZIP, Archive, UnreadableError, opened
 from drafcheck.zip_members import DEFLATED, STORED
 
@@ -295,8 +296,8 @@ def _header(source: Source, value: Any, reader: Reader, foreign: str | None) -> 
     if not isinstance(value, Table):
         raise UnreadableError("does not hold a dict at its top level, which is what loaders take the tensors from")
     tensors = tuple(reader.tensor(name, record) for name, record in _tensors(value))
-    problem = _nested(source, value) if not tensors else None
-    if foreign and problem is None:
+    problem = None
+    if foreign:
         problem = Problem(
             Trouble.UNREADABLE,
             f"{source.name} uses the pickle opcode {foreign}, which torch.load(weights_only=True) refuses",
@@ -309,6 +310,7 @@ def _header(source: Source, value: Any, reader: Reader, foreign: str | None) -> 
         uncopied={**reader.uncopied, **_others(value)},
         views=reader.views,
         packed=reader.packed,
+        entries=tuple(_entries(source.name, value)),
     )
 
 
@@ -329,14 +331,10 @@ def _others(value: Table) -> dict[str, Uncopied]:
     return found if value.odd is None else {**found, value.odd: Uncopied("is a key that is no text")}
 
 
-def _nested(source: Source, value: Table) -> Problem | None:
-    for key, inner in value.items():
-        count = len(_tensors(inner))
-        if count:
-            return Problem(
-                Trouble.UNREADABLE,
-                f"{source.name} keeps its {count} tensors inside the key {key!r:.60}; loaders take the top-level items",
-                Location(file=source.name, key=key),
-                f"save the inner dict alone: torch.save(torch.load(path, weights_only=True)[{key!r:.60}], path)",
-            )
-    return None
+def _entries(file: str, value: Table) -> Iterator[Entry]:
+    """What loaders come across beside tensors."""
+    for name, item in value.items():
+        if not _is_tensor(item):
+            yield Entry(name, type_of(item), file, inside=len(_tensors(item)))
+    for kind, key in value.odd_kinds.items():
+        yield Entry(key, "", file, kind or "?")

@@ -16,7 +16,7 @@ from weightfiles import POINTER, Storage, archive, legacy, state, tensor, text
 
 from drafcheck.header import Header
 from drafcheck.source import LocalFile
-from drafcheck.tensor import Trouble
+from drafcheck.tensor import Entry, Trouble
 from drafcheck.torch_pickle import is_legacy, read_pickle
 
 LONGS = struct.pack("<6q", *range(6))
@@ -93,9 +93,9 @@ def test_parameter_and_odd_keys(path: Path) -> None:
 
 def test_tensors_one_level_down(path: Path) -> None:
     inner = state({"t": longs()})[2:-1]
-    trouble, message = trouble_of(path, archive(state({"state_dict": inner}), {"0": LONGS}))
-    assert trouble is Trouble.UNREADABLE
-    assert "keeps its 1 tensors inside the key 'state_dict'" in message
+    header = header_of(path, archive(state({"state_dict": inner}), {"0": LONGS}))
+    assert header.problems == header.tensors == ()
+    assert header.entries == (Entry("state_dict", "dict", "pytorch_model.bin", inside=1),)
 
 
 CALLS = {

@@ -7,6 +7,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
+from drafcheck.checks.entries import no_tensors
 from drafcheck.checks.values import changed
 from drafcheck.contract import in_force, load_toml
 from drafcheck.finding import Confidence, Location, Severity
@@ -359,6 +360,7 @@ def unreadable_weights(s: Subject) -> Iterator[Hit]:
     """
     yield from (hit for hit in problems(s, Trouble.UNREADABLE) if not _is_config(hit, s))
     yield from changed(s)
+    yield from no_tensors(s)
     refused = s.selection.refused if s.selection is not None else None
     if refused is not None and refused.cause == "no-files":
         from drafcheck.fix.repairs.files import may_reindex, unread_pickle

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from math import prod
 from typing import TYPE_CHECKING
 
+from drafcheck.checks.entries import stopped
 from drafcheck.checks.layer import is_missing, layer_elsewhere
 from drafcheck.contract import Contract, load_toml
 from drafcheck.finding import Confidence, Location, Severity
@@ -228,7 +229,8 @@ def refused_weight(s: Subject) -> Iterator[Hit]:
     ## What it does
     Reports the first name at which this release's loader stops, with the shape of its message; and tensors of PyTorch
     files that torch loads and copies into no plain parameter: sparse ones, those quantised by torch, those of the
-    device meta, which have no values.
+    device meta, which have no values. Also what the dict of such a file holds beside tensors, which loaders are handed
+    like one: a number or a dict under a name that is refused, or that of a parameter, and a key that is no text.
 
     ## Why is this bad?
     The server does not start; what it prints names a parameter, not the cause.
@@ -239,6 +241,7 @@ def refused_weight(s: Subject) -> Iterator[Hit]:
     """
     plan, contract = plans(s)
     yield from _not_copied(s, plan)
+    yield from stopped(s, plan)
     groups = unswitched(s)
     flagged = {t.name for g in groups if refused_for_flag(plan, g) for t in g.tensors}  # DC407's
     refused = [t for t in plan.lost.tensors("name") if t.name not in flagged]

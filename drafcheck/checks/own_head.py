@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from drafcheck.checks.entries import without_tensors
 from drafcheck.checks.vocabulary import at, has_head, help_headless, key, parts, refuses, rows_built, sure
 from drafcheck.finding import Confidence, Severity
 from drafcheck.heads import misfit
@@ -36,6 +37,8 @@ def missing_lm_head(s: Subject) -> Iterator[Hit]:
     v, load, contract, _ = parts(s)
     if v.tied or has_head(load) or refuses(load, "draft_vocab_size") or misfit(s) is not None:
         return
+    if load.stops_in_place_of(HEAD) or without_tensors(s):
+        return  # DC104's and DC012's
     if v.head_from_target:
         yield from _borrowed_in_vain(s, v) if contract.mapping.get("parameter") else _borrowed_and_renumbered(v)
     elif HEAD in load.parameters:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from drafcheck.checks.entries import without_tensors
 from drafcheck.checks.layer import is_bare, is_missing, layer_elsewhere, no_layer
 from drafcheck.checks.names import absent_layers, lost, places, plans
 from drafcheck.finding import Location, Severity
@@ -49,6 +50,8 @@ def unwritten_parameter(s: Subject) -> Iterator[Hit]:
     Export the drafter again with the tensor, or mend its name when DC101 or DC105 reports it as dropped.
     """
     plan, contract = plans(s)
+    if without_tensors(s):
+        return  # DC012's
     if is_missing(plan, contract) and not plan.nameless and is_bare(plan):
         yield no_layer(s)
         return

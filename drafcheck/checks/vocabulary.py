@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from drafcheck.checks.entries import without_tensors
 from drafcheck.contract import Contract
 from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.lookup import MISSING, raw
 from drafcheck.plan.inverse import INVERTED
-from drafcheck.plan.model import LoadPlan, VocabularyPlan
+from drafcheck.plan.model import MAPPING, LoadPlan, VocabularyPlan
 from drafcheck.plan.vocabulary import HEAD, is_reduced, kept_tokens
 from drafcheck.registry import Hit, rule
 from drafcheck.tensor import Tensor
@@ -82,8 +83,10 @@ def missing_d2t(s: Subject) -> Iterator[Hit]:
     It can be computed from t2d when the trainer orders draft ids by token.
     """
     v, load, contract, _ = parts(s)
-    if v.d2t_tensor is not None or refuses(load, "draft_vocab_size"):
+    if v.d2t_tensor is not None or refuses(load, "draft_vocab_size") or load.stops_in_place_of(MAPPING):
         return
+    if without_tensors(s):
+        return  # DC012's
     rows = v.draft_vocab if v.head_rows is None else v.head_rows
     reduced = rows is not None and v.vocab is not None and is_reduced(rows, v.vocab)
     required = contract.mapping.get("required")

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from drafcheck.lookup import MISSING, in_question, raw, settled_for
+from drafcheck.plan.entries import take_entries
 from drafcheck.plan.fit import Fit, fit, join, no_vector, padded, unfit
 from drafcheck.plan.many import runs
 from drafcheck.plan.model import Drop, LoadPlan, Partial, Refusal, Write
@@ -56,8 +57,7 @@ def plan_load(
     plan.seen = Tensors.of(selection.tensors)
     _quantise(contract, config, plan)
     plan.fills_from_target = _shared(contract, config, plan)
-    if plan.refused is None:
-        plan.refused = selection.refused
+    plan.refused = plan.refused or selection.refused
     contract = settled_for(contract, plan.seen)
     state = _State(contract, config, plan, selection.stops, read, _strays(contract, plan.seen))
     if (asking := next((entry for entry in contract.required if entry.get("runs")), None)) is not None:
@@ -74,6 +74,7 @@ def plan_load(
         plan.refused = unnamed(contract, config, plan)
     for piece, end in runs(contract, plan.parameters, in_order(contract, plan.seen, plan.parameters)):
         state.take_all(piece, end)
+    take_entries(plan, selection, contract)
     state.settle()
     return plan
 
@@ -98,8 +99,7 @@ def _shared(contract: Contract, config: DraftConfig, plan: LoadPlan) -> list[str
     for entry in contract.sharing:
         differ = [contract.value(name, config) for name in entry.get("unless_differ", [])]
         own = "absent" in entry and plan.seen.has(entry["absent"])
-        wanted = in_question(contract, entry, config) and not own
-        if wanted and len(set(differ)) <= 1:
+        if in_question(contract, entry, config) and not own and len(set(differ)) <= 1:
             filled += [n for n in written_out(contract, entry["parameter"], config) if n in plan.parameters]
     return list(dict.fromkeys(filled))
 

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import NamedTuple, overload
 
 from drafcheck.finding import Confidence
-from drafcheck.tensor import Tensor
+from drafcheck.tensor import Entry, Tensor
 from drafcheck.tensors import Piece, Tensors
 
 
@@ -175,7 +175,7 @@ class Refusal(NamedTuple):
 
     ``error`` quotes the shape of the engine's message. ``cause`` is a short machine word that checks
     use to decide whose finding it is: ``model-type``, ``architecture``, ``layers``, ``config-key``,
-    ``no-files``, ``missing-shard``, ``name``, ``shape``, ``kind`` (what no
+    ``no-files``, ``entry`` (what is no tensor), ``missing-shard``, ``name``, ``shape``, ``kind`` (what no
     parameter can be copied from), ``missing`` (tensors that the loader insists on),
     ``unfilled`` (and it insists on all). ``read``: nobody saw the release refuse it; it stands in its source.
     """
@@ -231,6 +231,21 @@ class Lost:
                 yield part.tensor
 
 
+MAPPING = "d2t"
+"""The place of a stopper that is taken for the mapping."""
+
+
+class Stopper(NamedTuple):
+    """An entry of a pickle that is no tensor, at which the loader stops; ``place``: the parameter that it was to fill.
+
+    ``place`` is "" for one that leads nowhere, and MAPPING for one that is taken for d2t.
+    """
+
+    entry: Entry
+    error: str
+    place: str = ""
+
+
 class Layer(NamedTuple):
     """A layer that a quantisation may pack. ``state``: ``built`` quantised, ``left`` plain, or ``either``: it depends.
 
@@ -267,6 +282,7 @@ class LoadPlan:
     waiting: dict[str, list[Tensor]] = field(default_factory=dict)  # parameter -> tensors whose counterpart never came
     layers: list[Layer] = field(default_factory=list)  # those that the config's quantisation is about
     lost: Lost = field(default_factory=Lost)  # every refusal, were the first one mended
+    stoppers: list[Stopper] = field(default_factory=list)  # what is no tensor, and stops the load
 
     @property
     def vacant(self) -> set[str]:
@@ -277,6 +293,10 @@ class LoadPlan:
     def wants(self) -> bool:
         """Whether the loader, which asks for every parameter, stops because nothing fills one."""
         return self.refused is not None and self.refused.cause == "unfilled"
+
+    def stops_in_place_of(self, place: str) -> bool:
+        """Whether something that is no tensor lies under the name of a parameter, or of the mapping."""
+        return any(stopper.place == place for stopper in self.stoppers)
 
     @property
     def mapping(self) -> Tensor | None:

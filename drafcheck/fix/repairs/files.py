@@ -142,18 +142,27 @@ def why_not_converted(s: Subject, files: Sequence[WeightFile]) -> str | None:
     """What keeps pickles from being written as safetensors without loss and loaded alike then, in a clause; or None."""
     if s.load is not None and (s.load.collisions or len(s.load.mappings) > 1):
         return "two tensors lead to one place, and in safetensors another one would be the last"
-    for file in files:
-        if file.header.problems or not file.header.tensors:
-            return f"{file.name} can not be read whole"
-        if file.header.uncopied:
-            return f"in {file.name} {uncopied(file)}"
-        if file.header.behind:
-            return f"{file.name} has {count(file.header.behind, 'byte')} behind its last storage that belong to none"
+    lossy = next((why for file in files if (why := _why_lossy(file)) is not None), None)
+    if lossy is not None:
+        return lossy
     names = [name_in_safetensors(file.name) for file in files]
     taken = next((n for n in names if s.checkpoint.place.holds(n) or names.count(n) > 1), None)
     if taken is not None:
         return f"there would be two files called {taken}"
     return None if files else "there is no file to convert"
+
+
+def _why_lossy(file: WeightFile) -> str | None:
+    """What of a pickle would not be in a safetensors file of its tensors, in a clause; None for nothing."""
+    if file.header.problems:
+        return f"{file.name} can not be read whole"
+    if not file.header.tensors:
+        return f"{file.name} holds no tensors where loaders look for them"
+    if file.header.uncopied:
+        return f"in {file.name} {uncopied(file)}"
+    if file.header.behind:
+        return f"{file.name} has {count(file.header.behind, 'byte')} behind its last storage that belong to none"
+    return None
 
 
 def uncopied(file: WeightFile) -> str:

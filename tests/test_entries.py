@@ -1,0 +1,141 @@
+"""What a PyTorch file holds beside tensors: what the engines' loaders do with it, asked of their own sources."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+from drafts import Draft
+from pickles import number, text, write_torch
+from weightfiles import archive, state
+
+from drafcheck import lint
+from drafcheck.finding import Confidence, Finding, Severity
+from drafcheck.report.model import Outcome
+
+VLLM, SGLANG = "vllm==0.33.0", "sglang==0.5.15"
+O_PROJ = "midlayer.self_attn.o_proj.weight"
+VALUES = {
+    "int": number(7),
+    "NoneType": b"N",
+    "bool": b"\x88",
+    "float": b"G" + bytes(8),
+    "str": text("x"),
+    "list": b"](K\x01K\x02e",
+    "dict": b"}" + text("a") + b"K\x01s",
+    "tuple": b"K\x01\x85",
+}
+KEYS = {"int": number(5), "NoneType": b"N", "bool": b"\x88", "float": b"G" + bytes(8), "tuple": text("a") + b"\x85"}
+
+
+def checked(folder: Path, engine: str, entry: bytes, *, without: str = "") -> tuple[list[Finding], Outcome]:
+    """The healthy draft as a pickle with an entry more, and without one of its tensors."""
+    draft = Draft()
+    draft.weight_file = None
+    weights = {name: weight for name, weight in draft.weights.items() if name != without}
+    draft.writers.append(lambda place: write_torch(place / "pytorch_model.bin", weights, after=entry))
+    draft.write(folder)
+    (found,) = lint(folder, engine=engine).checkpoints
+    return list(found.findings), found.outcome
+
+
+def errors(findings: list[Finding]) -> list[str]:
+    return [f.rule for f in findings if f.severity is Severity.ERROR]
+
+
+@pytest.mark.parametrize("kind", VALUES)
+def test_a_name_that_is_refused_is_refused_whatever_it_holds(tmp_path: Path, kind: str) -> None:
+    found, outcome = checked(tmp_path, VLLM, text("step") + VALUES[kind])
+    (hit,) = [f for f in found if f.rule == "DC104"]
+    assert errors(found) == ["DC104"] and outcome is Outcome.REFUSED and hit.confidence is Confidence.CERTAIN
+    words = f"stops at `step`, which is no tensor ({kind}): ValueError: There is no module or parameter named 'step'"
+    assert words in hit.message
+
+
+@pytest.mark.parametrize("kind", VALUES)
+def test_a_name_that_is_dropped_is_dropped_whatever_it_holds(tmp_path: Path, kind: str) -> None:
+    found, outcome = checked(tmp_path, SGLANG, text("step") + VALUES[kind])
+    assert errors(found) == [] and outcome is Outcome.CLEAN
+
+
+@pytest.mark.parametrize("engine", [VLLM, SGLANG])
+def test_what_is_skipped_by_design_is_skipped_whatever_it_holds(tmp_path: Path, engine: str) -> None:
+    found, outcome = checked(tmp_path, engine, text("t2d") + VALUES["list"], without="t2d")
+    assert errors(found) == [] and outcome is Outcome.CLEAN
+
+
+@pytest.mark.parametrize("engine", [VLLM, SGLANG])
+@pytest.mark.parametrize("kind", VALUES)
+@pytest.mark.parametrize("name", [O_PROJ, "d2t", "lm_head.weight", "midlayer.self_attn.q_proj.weight"])
+def test_both_stop_at_what_is_no_tensor_under_a_name_of_theirs(
+    tmp_path: Path, engine: str, kind: str, name: str
+) -> None:
+    found, outcome = checked(tmp_path, engine, text(name) + VALUES[kind], without=name)
+    assert errors(found) == ["DC104"] and outcome is Outcome.REFUSED
+    (hit,) = [f for f in found if f.rule == "DC104"]
+    assert f"stops at `{name}`, which is no tensor ({kind}): AttributeError: '{kind}' object" in hit.message
+    assert hit.help is not None and ("torch.tensor(d2t)" in hit.help) is (name == "d2t")
+
+
+@pytest.mark.parametrize("engine", [VLLM, SGLANG, "sglang==0.4.5", "vllm==0.22.1"])
+@pytest.mark.parametrize("kind", KEYS)
+def test_both_stop_at_a_key_that_is_no_text(tmp_path: Path, engine: str, kind: str) -> None:
+    found, outcome = checked(tmp_path, engine, KEYS[kind] + b"K\x01")
+    assert "DC104" in errors(found) and outcome is Outcome.REFUSED
+    (hit,) = [f for f in found if f.rule == "DC104"]
+    assert f'TypeError: can only concatenate str (not "{kind}") to str' in hit.message
+
+
+def test_nothing_is_said_for_an_engine_that_was_not_asked(tmp_path: Path) -> None:
+    found, _ = checked(tmp_path, "lmdeploy==0.16.0", number(5) + b"K\x01")
+    assert "DC104" not in errors(found)
+
+
+def without_tensors(folder: Path, engine: str, data: bytes) -> tuple[list[Finding], Outcome]:
+    draft = Draft()
+    draft.weight_file = None
+    draft.writers.append(lambda place: (place / "pytorch_model.bin").write_bytes(archive(data, {})))
+    draft.write(folder)
+    (found,) = lint(folder, engine=engine).checkpoints
+    return list(found.findings), found.outcome
+
+
+@pytest.mark.parametrize("engine", [VLLM, SGLANG])
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (state({}), "pytorch_model.bin holds no tensors"),
+        (state({"state": pickle.EMPTY_DICT, "groups": b"]"}), "holds no tensors, only `state`, `groups`"),
+    ],
+)
+def test_a_file_without_tensors_is_one_finding(tmp_path: Path, engine: str, data: bytes, words: str) -> None:
+    found, outcome = without_tensors(tmp_path, engine, data)
+    assert errors(found) == ["DC012"]
+    (hit,) = [f for f in found if f.rule == "DC012"]
+    assert words in hit.message
+    stops = engine == VLLM and "only" in words
+    assert outcome is (Outcome.REFUSED if stops else Outcome.BROKEN)
+    assert ("starts with nothing of it loaded" in hit.message) is not stops
+    (note,) = [f for f in found if f.rule == "DC010"]
+    assert "holds no tensors where loaders look for them" in note.message
+
+
+def test_tensors_inside_a_key_are_refused_only_by_who_refuses_the_key(tmp_path: Path) -> None:
+    inner = Draft()
+    for engine, outcome in ((SGLANG, Outcome.BROKEN), (VLLM, Outcome.REFUSED)):
+        folder = tmp_path / engine.partition("=")[0]
+        draft = Draft()
+        draft.weight_file = None
+        draft.writers.append(lambda place: nested(place / "pytorch_model.bin", inner))
+        draft.write(folder)
+        (found,) = lint(folder, engine=engine).checkpoints
+        assert errors(list(found.findings)) == ["DC012"] and found.outcome is outcome
+        (hit,) = [f for f in found.findings if f.rule == "DC012"]
+        assert f"keeps its {len(inner.weights)} tensors inside the key 'state_dict'" in hit.message
+        assert hit.help is not None and "['state_dict']" in hit.help
+
+
+def nested(path: Path, draft: Draft) -> None:
+    """The weights as an inner dict: the outer one is opened before them, and filled behind them."""
+    write_torch(path, draft.weights, before=b"}(" + text("state_dict"), after=b"u")
