@@ -10,6 +10,7 @@ from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.modelconfig import dtype_built
 from drafcheck.registry import Hit, rule
 from drafcheck.valuescan.formats import BUILT
+from drafcheck.width import of_another_width
 from drafcheck.words import count
 
 if TYPE_CHECKING:
@@ -29,13 +30,23 @@ def seen_in(s: Subject) -> Values:
 
 
 def goals_of(s: Subject) -> Goals | None:
-    """The parameters that each tensor reaches; None without a load plan. For a whole model they are many: ask once."""
+    """The parameters that each tensor reaches and that stay what it made them; None without a load plan.
+
+    Those are left out which the engine then takes from the target. For a whole model they are many: ask once.
+    """
     if s.load is None:
         return None
     goals: Goals = {}
+    gone = _taken(s)
     for write in s.load.writes:
-        goals.setdefault(write.tensor, []).append(write)
+        if write.parameter not in gone:
+            goals.setdefault(write.tensor, []).append(write)
     return goals
+
+
+def _taken(s: Subject) -> frozenset[str]:
+    """The parameters that the engine takes from the target, whose own fit there."""
+    return frozenset(s.load.fills_from_target if s.load is not None and not of_another_width(s) else ())
 
 
 def place(tensor: Tensor) -> tuple[Location, ...]:
@@ -65,7 +76,8 @@ def non_finite(s: Subject) -> Iterator[Hit]:
 
     ## What it does
     Reads every tensor (`--values`) and counts the values that are no finite numbers, with the place of the first. A
-    note when this engine does not load the tensor, or it is of the training and no part of a drafter.
+    note when this engine does not load the tensor or puts the target's in its place, or when it is of the training and
+    no part of a drafter.
 
     ## Why is this bad?
     One NaN in one matrix spreads to every state behind it: a single one in `fc.weight` took the accept length from 2.30
@@ -75,18 +87,27 @@ def non_finite(s: Subject) -> Iterator[Hit]:
     Go back to a training state from before the loss became NaN, or export again: files are also damaged on the way.
     """
     goals = goals_of(s)
+    replaced = _replaced(s)
     others = () if goals is not None else load_toml("discovery.toml")["of_training"]
     for v in seen_in(s).tensors:
         if v.bad:
             matters = v.tensor.name not in others if goals is None else v.tensor in goals
             many = count(v.bad, "value")
+            fate = "" if matters or v.tensor not in replaced else f"; {s.engine} replaces it with the target's"
             yield Hit(
-                f"`{v.tensor.name}` holds {many} that {'is' if v.bad == 1 else 'are'} Inf or NaN{partly(v)}{_first(v)}",
+                f"`{v.tensor.name}` holds {many} that {'is' if v.bad == 1 else 'are'} Inf or NaN{partly(v)}{_first(v)}"
+                f"{fate}",
                 place(v.tensor),
                 help="export the drafter again from a training state that has none",
                 severity=Severity.ERROR if matters else Severity.NOTE,
                 confidence=Confidence.CERTAIN if goals is not None else Confidence.LIKELY,
             )
+
+
+def _replaced(s: Subject) -> set[Tensor]:
+    """The tensors in whose place the engine puts the target's."""
+    gone = _taken(s)
+    return {write.tensor for write in s.load.writes if write.parameter in gone} if s.load is not None else set()
 
 
 def _first(values: TensorValues) -> str:
