@@ -143,7 +143,8 @@ class Checkpoint:
 
     ``other`` names every other file there. ``config_only`` is set when no weights are expected: a JSON file was given,
     or ``without_weights`` was called. ``pointers`` names the weight files that were left out by it.
-    ``problems`` concern the config and the index; those of a weight file are in its header.
+    ``problems`` concern the config and the index; those of a weight file are in its header. ``no_index`` says what lies
+    under the name of an index and is no regular file.
     """
 
     given: str
@@ -152,6 +153,7 @@ class Checkpoint:
     files: tuple[WeightFile, ...] = ()
     index: Index | None = None
     pickle_index: Index | None = None
+    no_index: list[Problem] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     other: tuple[str, ...] = ()
     config_only: bool = False
@@ -294,6 +296,11 @@ def _add_index(checkpoint: Checkpoint, name: str) -> Index | None:
         return None
     source = checkpoint.place.source(name)
     document = read_document(source, trouble=Trouble.BAD_INDEX, limit=INDEX_LIMIT)
+    if not checkpoint.place.remote and not checkpoint.place.is_file(name):
+        # To every loader there is none then, as it asks isfile: weight_utils.py of SGLang 0.4.5:313 and 0.5.23:766,
+        # of vLLM 0.9.2:359 and 0.33.0:596, LMDeploy's model_weight_loader.py, llama.cpp's conversion/base.py.
+        checkpoint.no_index += document.problems
+        return None
     index = parse_index(document)
     if not checkpoint.place.remote:
         document.forget(source)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tarfile
 from collections import Counter
 from pathlib import Path
@@ -14,6 +15,7 @@ from weightfiles import POINTER, Storage, archive, entry, safetensors, state, te
 
 from drafcheck import lint
 from drafcheck.checkpoint import open_checkpoint
+from drafcheck.cli import run
 from drafcheck.contract import resolve_engine
 from drafcheck.finding import Finding, Severity
 from drafcheck.plan.files import Selection, select_files
@@ -360,3 +362,32 @@ def test_dc012_folder_under_the_name(folder: Path) -> None:
 
 def test_a_healthy_draft_has_none_of_them(tmp_path: Path) -> None:
     assert [f for f in lint_draft(tmp_path) if f.rule.startswith("DC0")] == []
+
+
+@pytest.mark.parametrize("engine", ["sglang==0.5.15", "sglang==0.5.23", "vllm==0.33.0", "lmdeploy", "llama.cpp"])
+@pytest.mark.parametrize("kind", ["directory", "pipe", "link that leads nowhere", "empty file"])
+def test_what_is_no_regular_file_is_no_index(kind: str, engine: str, folder: Path) -> None:
+    """Loaders ask os.path.isfile; an empty file is one, and stops them."""
+    place = folder / INDEX
+    lint_draft(folder)
+    if kind == "directory":
+        place.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(place)
+    elif kind == "empty file":
+        place.write_text("")
+    else:
+        place.symlink_to(folder / "gone")
+    report = lint(folder, engine=engine).checkpoints[0]
+    finding, *_ = of(list(report.findings), "DC006")
+    goal = folder.parent / f"{folder.name}-mended"
+    assert run(["fix", str(folder), "--engine", "sglang==0.5.15", "--output", str(goal)]) == 0
+    assert not os.path.lexists(goal / INDEX)
+    place.rmdir() if kind == "directory" else place.unlink()
+    healthy = lint(folder, engine=engine).checkpoints[0]
+    if kind == "empty file":
+        assert finding.severity is Severity.ERROR
+        return
+    assert (finding.severity, finding.locations[0].file) == (Severity.NOTE, INDEX)
+    assert "as if there were no index" in finding.message
+    assert (report.outcome, report.plan) == (healthy.outcome, healthy.plan)

@@ -219,7 +219,7 @@ def _first_entry(index: Index, file: str) -> Location:
     return index.document.at("weight_map", first) if first is not None else Location(file=index.file)
 
 
-@rule("DC006", "index-mismatch", Severity.ERROR, Severity.WARNING)
+@rule("DC006", "index-mismatch", Severity.ERROR, Severity.WARNING, Severity.NOTE)
 def index_mismatch(s: Subject) -> Iterator[Hit]:
     """The index and the weight files disagree.
 
@@ -227,7 +227,8 @@ def index_mismatch(s: Subject) -> Iterator[Hit]:
     Reports weight files with tensors of their own that the index leaves out, tensors that the index promises and no
     file holds, and an index that is broken, has entries of a wrong type or names files outside the checkpoint.
     A warning when the load is complete all the same. A tensor that lies in another file than the index says, or that
-    the index does not list, is loaded like any other and is not reported.
+    the index does not list, is loaded like any other and is not reported. A note for a directory, a pipe or a broken
+    link under the name of an index: to loaders there is none then.
 
     ## Why is this bad?
     A file that the index leaves out is not read, without a word, and a broken index stops the loader.
@@ -236,6 +237,9 @@ def index_mismatch(s: Subject) -> Iterator[Hit]:
     Write the index again from the headers of the files, or remove it: without an index all files are read.
     """
     yield from (hit._replace(fixable=_reindexed(s)) for hit in problems(s, Trouble.BAD_INDEX))
+    for problem in s.checkpoint.no_index:
+        what = f"{problem.message}: {s.engine} loads the weight files as if there were no index"
+        yield Hit(what, (problem.location,), help=f"remove {problem.location.file}", severity=Severity.NOTE)
     selection = s.selection
     if selection is None or selection.index is None or (selection.refused and selection.refused.cause == "no-files"):
         return

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from drafcheck.checkpoint import BESIDE, open_folder
+from drafcheck.finding import Severity
 from drafcheck.fix.mend import FailedRepairError, Mended
 from drafcheck.place import LocalPlace
 from drafcheck.runner import Examination, examine
@@ -25,6 +26,12 @@ class _Staged(LocalPlace):
         return f"{self._name.rstrip('/')}/{name}"
 
 
+def _findings(seen: Examination) -> set[tuple[str, Severity]]:
+    """What was found, but of files that are no regular ones, which a copy leaves out."""
+    odd = {p.location.file for p in seen.subject.checkpoint.no_index} if seen.subject is not None else set()
+    return {(f.rule, f.severity) for f in seen.findings if not any(place.file in odd for place in f.locations)}
+
+
 def checked(mended: Mended, folder: Path, name: str) -> Examination:
     """How the files in ``folder``, which will be called ``name``, check.
 
@@ -35,7 +42,7 @@ def checked(mended: Mended, folder: Path, name: str) -> Examination:
             _open(folder / file)
     _need_folders(mended, folder)
     seen = examine(name, _setup(mended), partial(open_folder, name, _Staged(folder, name)))
-    foreseen, found = ({(f.rule, f.severity) for f in e.findings} for e in (mended.last, seen))
+    foreseen, found = map(_findings, (mended.last, seen))
     if seen.crashed or foreseen != found:
         codes = ", ".join(sorted(code for code, _ in foreseen ^ found)) or "a rule that failed"
         raise FailedRepairError(f"what was written does not check as it should ({codes}): nothing was delivered")
