@@ -19,7 +19,7 @@ from drafcheck.finding import Location
 from drafcheck.header_json import DTYPE_BITS, WORD, CorruptError, Parser, Run
 from drafcheck.lfs import POINTER_LIMIT, lfs_pointer
 from drafcheck.source import Source, SourceError
-from drafcheck.tensor import Entry, Packed, Problem, Tensor, Trouble, Uncopied, View
+from drafcheck.tensor import Entry, Packed, Problem, Summed, Tensor, Trouble, Uncopied, View
 
 HEADER_LIMIT = 100_000_000
 """The longest header in bytes that the safetensors library accepts."""
@@ -45,6 +45,7 @@ class Header:
     uncopied: dict[str, Uncopied] = field(default_factory=dict)
     views: dict[str, View] = field(default_factory=dict)
     packed: dict[str, Packed] = field(default_factory=dict)
+    sums: tuple[Summed, ...] = ()
     behind: int = 0
     entries: tuple[Entry, ...] = ()
 

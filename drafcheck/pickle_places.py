@@ -8,7 +8,7 @@ from drafcheck.header_json import DTYPE_BITS, METADATA
 from drafcheck.pickle_machine import PickleError
 from drafcheck.pickle_records import Opaque, Storage, TensorRecord
 from drafcheck.source import Source
-from drafcheck.tensor import Packed, Tensor, Uncopied, View
+from drafcheck.tensor import Packed, Summed, Tensor, Uncopied, View
 
 Finder = Callable[[Storage], "tuple[int, int] | None"]
 """(start, stop) of a storage in the file, start -1 when it cannot be addressed; None when it is not there."""
@@ -17,17 +17,29 @@ Packs = Callable[[Storage], "tuple[int, int, int] | None"]
 """(start, stop) of a compressed storage in the file, and its length unpacked; None for any other."""
 
 
+Sums = Callable[[Storage], "tuple[int, int, int] | None"]
+"""(start, stop) of a storage that lies in the file as it is, and its CRC-32; None where there is none."""
+
+
 class Reader:
     """Finds the bytes of tensors. ``uncopied`` are those that it could not find, or that are not their values."""
 
-    def __init__(self, source: Source, find: Finder, hidden: Uncopied, packed: Packs = lambda _: None) -> None:
+    def __init__(
+        self,
+        source: Source,
+        find: Finder,
+        hidden: Uncopied,
+        packed: Packs = lambda _: None,
+        summed: Sums = lambda _: None,
+    ) -> None:
         """``find`` and ``packed`` give the places of storages, ``hidden`` why those cannot be addressed that cannot."""
         self._source = source
-        self._find, self._packed = find, packed
+        self._find, self._packed, self._summed = find, packed, summed
         self._hidden = hidden
         self.uncopied: dict[str, Uncopied] = {}
         self.views: dict[str, View] = {}
         self.packed: dict[str, Packed] = {}
+        self.sums: dict[str, Summed] = {}
 
     def tensor(self, name: str, record: TensorRecord | Opaque) -> Tensor:
         """A tensor and its place. Raises PickleError when its storage is not there or too short."""
@@ -35,6 +47,7 @@ class Reader:
             self.uncopied[name] = record.about
             return Tensor(name, record.dtype, record.shape, self._source.name)
         start, stop = self._place(name, record)
+        self._sum(name, record.storage)
         why = _not_plain(name, record) or (self._hidden if start < 0 else None)
         if why is not None:
             self.uncopied[name] = why
@@ -43,6 +56,11 @@ class Reader:
         if start < 0 or record.altered is not None or not record.contiguous:
             start = stop = -1
         return Tensor(name, record.dtype, record.shape, self._source.name, start, stop)
+
+    def _sum(self, name: str, storage: Storage) -> None:
+        """Keep the checksum of a storage, once."""
+        if storage.key not in self.sums and (told := self._summed(storage)) is not None:
+            self.sums[storage.key] = Summed(*told, name)
 
     def _view(self, name: str, record: TensorRecord, start: int) -> None:
         """Keep the places of the values where they can be had, and not by ``start`` alone."""

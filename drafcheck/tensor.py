@@ -83,6 +83,15 @@ class Packed(NamedTuple):
     view: View
 
 
+class Summed(NamedTuple):
+    """A storage from ``start`` to ``stop`` of its file, its CRC-32 as the archive says, and its first tensor's name."""
+
+    start: int
+    stop: int
+    crc: int
+    tensor: str
+
+
 class Uncopied(NamedTuple):
     """Why an entry of a file of torch.save can not become a tensor of safetensors by a copy of its bytes.
 

@@ -163,7 +163,9 @@ def _from_archive(source: Source, archive: Archive) -> Header:
     if cut is not None:
         return _cut(source, cut)
     places = _Places(archive)
-    return _header(source, value, Reader(source, places.find, places.hidden, places.packed), machine.foreign)
+    return _header(
+        source, value, Reader(source, places.find, places.hidden, places.packed, places.summed), machine.foreign
+    )
 
 
 def _check_records(archive: Archive) -> None:
@@ -226,6 +228,15 @@ class _Places:
             return None
         start, _ = self._archive.begins(info)
         return start, start + info.compress_size, info.file_size
+
+    def summed(self, storage: Storage) -> tuple[int, int, int] | None:
+        """(start, stop) of a storage that is not compressed, and the CRC-32 that the archive gives; None for others."""
+        name = f"{self._archive.prefix}data/{storage.key}"
+        info = self._archive.members[name]
+        if info.compress_type != STORED:
+            return None
+        start = self._archive.start(name)
+        return start, start + info.file_size, info.CRC
 
 
 # The format before 1.6: five pickles (magic, protocol, system, the dict, the keys), then the storages.
@@ -310,6 +321,7 @@ def _header(source: Source, value: Any, reader: Reader, foreign: str | None) -> 
         uncopied={**reader.uncopied, **_others(value)},
         views=reader.views,
         packed=reader.packed,
+        sums=tuple(reader.sums.values()),
         entries=tuple(_entries(source.name, value)),
     )
 

@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from drafcheck.checks.entries import no_tensors
-from drafcheck.checks.values import changed
+from drafcheck.checks.values import changed, damaged
 from drafcheck.contract import in_force, load_toml
 from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.registry import Hit, rule
@@ -129,7 +129,7 @@ def lfs_pointer(s: Subject) -> Iterator[Hit]:
     yield from problems(s, Trouble.LFS_POINTER)
 
 
-@rule("DC004", "corrupt-safetensors", Severity.ERROR)
+@rule("DC004", "corrupt-safetensors", Severity.ERROR, Severity.WARNING)
 def corrupt_weights(s: Subject) -> Iterator[Hit]:
     """A weight file that the loader opens is damaged.
 
@@ -138,7 +138,8 @@ def corrupt_weights(s: Subject) -> Iterator[Hit]:
     overlap, leave holes, reach past the file or need another number of bytes than dtype and shape say; and PyTorch
     files whose zip archive or pickle is broken, that torch refuses, or whose archive other readers take for another
     one (a second directory, bytes before, between or behind). The verdict on safetensors is that of the safetensors
-    library.
+    library. A warning where the values of a PyTorch file on this machine, all read (`--values`), have another checksum
+    than its archive says, which torch does not compare.
 
     ## Why is this bad?
     The engine stops when it opens the file. A download that was cut short is the usual cause.
@@ -147,6 +148,7 @@ def corrupt_weights(s: Subject) -> Iterator[Hit]:
     Download the file again and compare its size with the one on the hub, or export it again.
     """
     yield from problems(s, Trouble.CORRUPT)
+    yield from damaged(s)
 
 
 @rule("DC005", "missing-shard", Severity.ERROR, Severity.WARNING)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from drafcheck.contract import load_toml
@@ -11,9 +11,10 @@ from drafcheck.modelconfig import dtype_built
 from drafcheck.registry import Hit, rule
 from drafcheck.valuescan.formats import BUILT
 from drafcheck.width import of_another_width
-from drafcheck.words import count
+from drafcheck.words import count, listed
 
 if TYPE_CHECKING:
+    from drafcheck.checkpoint import WeightFile
     from drafcheck.plan.model import Write
     from drafcheck.subject import Subject
     from drafcheck.tensor import Tensor
@@ -68,6 +69,35 @@ def changed(s: Subject) -> Iterator[Hit]:
             help="run drafcheck again once nothing writes to it",
             severity=Severity.ERROR if sure else Severity.NOTE,
         )
+
+
+def damaged(s: Subject) -> Iterator[Hit]:
+    """PyTorch files whose bytes are not those that were summed up when they were saved, for DC004.
+
+    They are read once more for it, in order: the values are read in pieces by two threads.
+    """
+    if s.values is None or s.selection is None or not all(v.whole for v in s.values.tensors):
+        return
+    changed = {one.file for one in s.values.changed}
+    for file, names in _damaged(file for file in s.selection.files if file.name not in changed):
+        yield Hit(
+            f"{file} has other bytes than were saved: the archive's checksum is another one at {listed(names)} (torch "
+            "does not compare it, so that engines load them)",
+            tuple(Location(file=file, tensor=name) for name in names[:3]),
+            help="download the file again; if it was written so, save it again with torch.save",
+            severity=Severity.WARNING,
+            confidence=Confidence.LIKELY,
+            about=tuple(names),
+        )
+
+
+def _damaged(files: Iterable[WeightFile]) -> Iterator[tuple[str, list[str]]]:
+    for file in files:
+        if file.header.sums:
+            from drafcheck.checksums import damaged  # for these files alone
+
+            if names := list(damaged(file)):
+                yield file.name, names
 
 
 @rule("DC801", "non-finite", Severity.ERROR, Severity.NOTE, needs=("values",))

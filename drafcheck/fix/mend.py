@@ -12,12 +12,13 @@ from drafcheck.finding import Finding, Severity
 from drafcheck.fix.edits import Edit, Edits, merged
 from drafcheck.fix.possible import why_not
 from drafcheck.fix.registry import Known, Wishes, load_repairs
-from drafcheck.fix.state import State, after
+from drafcheck.fix.state import NOTHING_CHANGED, State, after
 from drafcheck.report.build import outcome
 from drafcheck.report.model import Outcome
 from drafcheck.runner import Examination, examine
 
 if TYPE_CHECKING:
+    from drafcheck.checkpoint import Checkpoint
     from drafcheck.place import Place
     from drafcheck.session import Setup
 
@@ -97,8 +98,24 @@ def mend(path: str, setup: Setup, place: Place, wishes: Wishes) -> Mended:
         rounds.append(Round(seen, repaired, edits))
         seen = _seen(state, setup)
     mended = Mended(tuple(rounds), seen, state, tuple(beyond))
+    if mended.first.subject is not None:
+        _refuse_damaged(mended.first.subject.checkpoint, state)
     confirm(mended)
     return mended
+
+
+def _refuse_damaged(checkpoint: Checkpoint, state: State) -> None:
+    """Raises UsageError where the bytes of a pickle that would go are not those that were saved: it alone shows it."""
+    for file in checkpoint.files:
+        if file.header.sums and file.name in state.removed:
+            from drafcheck.checksums import damaged  # for these files alone
+
+            name = next(damaged(file), None)
+            if name is not None:
+                raise UsageError(
+                    f"{file.name} has other bytes than were saved, by the archive's checksum of `{name:.200}`, and as "
+                    f"safetensors nothing would show that{NOTHING_CHANGED}"
+                )
 
 
 def confirm(mended: Mended) -> None:
