@@ -135,13 +135,15 @@ class Trouble(str, Enum):
 class Problem(NamedTuple):
     """A fault found while reading; a check of the 0xx family turns it into a finding.
 
-    ``message`` is one lower-case sentence with the numbers; ``location`` says where.
+    ``message`` is one lower-case sentence with the numbers; ``location`` says where. ``stops`` is false where loaders
+    take the file all the same.
     """
 
     trouble: Trouble
     message: str
     location: Location
     help: str | None = None
+    stops: bool = True
 
     @property
     def said(self) -> str:

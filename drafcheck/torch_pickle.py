@@ -27,7 +27,7 @@ from drafcheck.pickle_sweep import STREAM_LIMIT, behind, beside, sweep
 from drafcheck.pickle_sweep import posing as sweep_posing
 from drafcheck.source import Bounded, Source, SourceError
 from drafcheck.tensor import Entry, Problem, Trouble, Uncopied
-from drafcheck.torch_zip import ZIP, Archive, UnreadableError, opened
+from drafcheck.torch_zip import ZIP, Archive, UnreadableError, as_torch, oddity
 from drafcheck.zip_members import DEFLATED, STORED
 
 PICKLE_LIMIT = 64 << 20
@@ -42,6 +42,9 @@ _CONVERT = (
 
 Places = dict[str, tuple[int, int]]
 """Where the bytes of each storage lie: (start, stop) in the file, start -1 when they cannot be addressed."""
+
+Found = tuple[list[Asked], "str | None"]
+"""What is asked for beyond a state dict, and what was not looked through."""
 
 _VERSIONS = (1, 10)
 """The oldest and the newest version of its zip format that torch reads."""
@@ -94,13 +97,32 @@ def is_legacy(source: Source) -> bool:
     return source.read(0, 4) != ZIP
 
 
+def _warned(source: Source, header: Header, asked: list[Asked], cut: str | None) -> Header:
+    """The tensors of a file that torch loads, with what is asked for elsewhere in it before anything else."""
+    if any(problem.stops for problem in header.problems):  # torch refuses it, so that others may read it otherwise
+        if asked:
+            return _failed(source, Trouble.UNSAFE_PICKLE, _asks(source, asked))
+        return header if cut is None else _cut(source, cut)
+    if asked:
+        message = f"{source.name} holds, beside its tensors, a pickle that asks for {told(asked)}"
+        message += ": engines pass over it, and whoever loads it would run code"
+        header.problems = (_problem(source, Trouble.UNSAFE_PICKLE, message, stops=False), *header.problems)
+    elif cut is not None:
+        header.problems = (_cut(source, cut).problems[0]._replace(stops=False), *header.problems)
+    return header
+
+
 def _failed(source: Source, trouble: Trouble, message: str) -> Header:
+    return Header(problems=(_problem(source, trouble, message),))
+
+
+def _problem(source: Source, trouble: Trouble, message: str, *, stops: bool = True) -> Problem:
     helps = {
         Trouble.UNSAFE_PICKLE: "do not load this file; ask its author for safetensors",
         Trouble.CORRUPT: "download the file again",
         Trouble.UNREADABLE: _CONVERT,
     }
-    return Header(problems=(Problem(trouble, message, Location(file=source.name), helps[trouble]),))
+    return Problem(trouble, message, Location(file=source.name), helps[trouble], stops)
 
 
 def _read(source: Source) -> Header:
@@ -140,11 +162,19 @@ def _misnamed(source: Source) -> Problem:
 
 
 def _read_zip(source: Source) -> Header:
-    with opened(source) as archive:
-        return _from_archive(source, archive)
+    odd = oddity(source)
+    with as_torch(source) as archive:
+        header, found = _from_archive(source, archive)
+    if odd is None:
+        return _warned(source, header, *found)
+    header = _warned(source, header, *sweep(source))
+    if not header.problems:
+        header.problems = (_problem(source, Trouble.CORRUPT, f"{source.name} {odd}", stops=False),)
+    return header
 
 
-def _from_archive(source: Source, archive: Archive) -> Header:
+def _from_archive(source: Source, archive: Archive) -> tuple[Header, Found]:
+    """The tensors, and what is asked for beside their pickle."""
     name = archive.prefix + "data.pkl"
     if name not in archive.members:
         raise PickleError("is a zip archive without data.pkl: not a PyTorch checkpoint")
@@ -157,15 +187,10 @@ def _from_archive(source: Source, archive: Archive) -> Header:
     value = machine.run()
     if machine.foreign is not None:  # its opcodes are not those that torch writes: other readers may see others
         stream.seek(0)
-    asked, cut = beside(archive, stream, name)
-    if asked:
-        return _failed(source, Trouble.UNSAFE_PICKLE, _asks(source, asked))
-    if cut is not None:
-        return _cut(source, cut)
+    found = beside(archive, stream, name) if machine.foreign is None else sweep(source)
     places = _Places(archive)
-    return _header(
-        source, value, Reader(source, places.find, places.hidden, places.packed, places.summed), machine.foreign
-    )
+    reader = Reader(source, places.find, places.hidden, places.packed, places.summed)
+    return _header(source, value, reader, machine.foreign), found
 
 
 def _check_records(archive: Archive) -> None:
@@ -254,17 +279,13 @@ def _read_legacy(source: Source) -> Header:
     value = machine.run()
     keys = Machine(stream).run()
     places, end = _legacy_places(source, keys, machine.storages, stream.tell())
-    asked, cut = behind(source, end) if end >= 0 else ([], None)
+    found: Found = behind(source, end) if end >= 0 else ([], None)
     if machine.foreign is not None:
-        asked, cut = sweep(source)
-    if asked:
-        return _failed(source, Trouble.UNSAFE_PICKLE, _asks(source, asked))
-    if cut is not None:
-        return _cut(source, cut)
+        found = sweep(source)
     reader = Reader(source, lambda storage: places.get(storage.key), _UNPLACED)
     header = _header(source, value, reader, machine.foreign)
     header.behind = source.size() - end if end >= 0 else 0
-    return header
+    return _warned(source, header, *found)
 
 
 def _legacy_places(source: Source, keys: Any, storages: dict[str, Storage], at: int) -> tuple[Places, int]:

@@ -36,15 +36,10 @@ class UnreadableError(Exception):
     """The file is well-formed but its tensors cannot be had. The message continues the file's name."""
 
 
-@contextmanager
-def opened(source: Source) -> Iterator[Archive]:
-    """The archive that torch finds in a file. Raises PickleError for whatever is wrong with it, such as a directory
-    that others find elsewhere; UnreadableError, and SourceError."""
-    end = _end(source)
-    if end.odd is not None:
-        raise PickleError(f"is a zip archive that readers take for different ones: {end.odd}")
-    with as_torch(source) as archive:
-        yield archive
+def oddity(source: Source) -> str | None:
+    """Why others may find another archive in a file than torch does; None for most. Raises as ``as_torch`` does."""
+    odd = _end(source).odd
+    return f"is a zip archive that readers take for different ones: {odd}" if odd is not None else None
 
 
 def _end(source: Source) -> End:

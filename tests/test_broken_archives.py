@@ -6,7 +6,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from malicious import BARE, EVIL, EVIL_ZIP, GOOD, ZEROS, tarred
+from malicious import BARE, EVIL, EVIL_ZIP, GOOD, ZEROS, beside, tarred
 from malicious_calls import HEALTHY_ZIP, LINES
 from weightfiles import archive, entry, legacy, safetensors
 
@@ -107,3 +107,33 @@ def test_a_draft_whose_safetensors_are_a_pickle_with_code(tmp_path: Path) -> Non
     (tmp_path / "model.safetensors").write_bytes(EVIL_ZIP)
     rules = {f.rule for f in lint(tmp_path, engine="sglang==0.5.15").findings}
     assert "DC009" in rules and "DC004" not in rules
+
+
+BESIDE = {
+    "behind an archive": archive(GOOD, {"0": ZEROS}) + BARE,
+    "in an archive": beside("a/x.pkl"),
+    "behind a file of before 1.6": legacy(GOOD, {"0": (6, ZEROS)}) + BARE,
+}
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_what_torch_takes_is_not_said_to_be_refused(tmp_path: Path, name: str) -> None:
+    found = header(tmp_path, BESIDE[name])
+    (harm,) = found.problems
+    assert harm.trouble is Trouble.UNSAFE_PICKLE and not harm.stops and "os.system at byte" in harm.message
+    assert [t.name for t in found.tensors] == ["t"]
+    torch = pytest.importorskip("torch")
+    assert list(torch.load(tmp_path / "pytorch_model.bin", weights_only=True)) == ["t"]
+
+
+def test_what_torch_refuses_is_said_to_be_refused(tmp_path: Path) -> None:
+    for raw in (EVIL_ZIP, EVIL_ZIP[:-22], legacy(EVIL, {"0": (6, ZEROS)})):
+        harm = problem(tmp_path, raw)
+        assert harm.trouble is Trouble.UNSAFE_PICKLE and harm.stops
+
+
+@pytest.mark.parametrize("junk", [b"", b"junk"])
+def test_junk_behind_an_archive_is_told_and_loaded(tmp_path: Path, junk: bytes) -> None:
+    found = header(tmp_path, archive(GOOD, {"0": ZEROS}) + junk)
+    assert [t.name for t in found.tensors] == ["t"]
+    assert [(p.trouble, p.stops) for p in found.problems] == ([(Trouble.CORRUPT, False)] if junk else [])

@@ -117,8 +117,7 @@ def test_a_file_without_tensors_is_one_finding(tmp_path: Path, engine: str, data
     stops = engine == VLLM and "only" in words
     assert outcome is (Outcome.REFUSED if stops else Outcome.BROKEN)
     assert ("starts with nothing of it loaded" in hit.message) is not stops
-    (note,) = [f for f in found if f.rule == "DC010"]
-    assert "holds no tensors where loaders look for them" in note.message
+    assert "DC010" not in {f.rule for f in found}
 
 
 def test_tensors_inside_a_key_are_refused_only_by_who_refuses_the_key(tmp_path: Path) -> None:

@@ -142,7 +142,8 @@ def corrupt_weights(s: Subject) -> Iterator[Hit]:
     than its archive says, which torch does not compare.
 
     ## Why is this bad?
-    The engine stops when it opens the file. A download that was cut short is the usual cause.
+    The engine stops when it opens the file (not at a PyTorch file that others take for another one). A download that
+    was cut short is the usual cause.
 
     ## Fix
     Download the file again and compare its size with the one on the hub, or export it again.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from drafcheck.checks.entries import without_tensors
 from drafcheck.checks.files import problems
 from drafcheck.contract import load_toml
 from drafcheck.finding import Location, Severity
@@ -83,7 +84,8 @@ def unsafe_pickle(s: Subject) -> Iterator[Hit]:
 
     ## Why is this bad?
     Whoever loads it without `weights_only=True` runs that code (NVIDIA-NeMo/Automodel pull request 3240,
-    ZDI-CAN-31759). Engines load with it and stop.
+    ZDI-CAN-31759). Engines load with it and stop, unless the code lies beside or behind what they read: then they serve
+    the file.
 
     ## Fix
     Do not load the file. Ask its author for safetensors, or for the plain state dict without other objects.
@@ -110,7 +112,9 @@ def pickle_weights(s: Subject) -> Iterator[Hit]:
     (`t.resolve_neg().resolve_conj().contiguous().clone()`), leave out what is none, and write them with
     `safetensors.torch.save_file`.
     """
-    if s.selection is not None and s.selection.uses_pickles:
+    if s.selection is None or without_tensors(s) or any(file.header.problems for file in s.selection.files):
+        return  # nothing to convert, or nothing that should be
+    if s.selection.uses_pickles:
         from drafcheck.fix.repairs.files import why_not_converted
 
         names = [file.name for file in s.selection.files]

@@ -162,7 +162,7 @@ class _Selector:
         if not chosen:
             return Refusal("files", self._say(self._rules.get("no_files", "no weight files")), "no-files")
         for file in chosen:
-            for problem in file.header.problems:
+            for problem in (problem for problem in file.header.problems if problem.stops):
                 return Refusal("files", f"{file.name} cannot be loaded: {problem.message}", "unreadable")
         return None
 
