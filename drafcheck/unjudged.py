@@ -74,7 +74,7 @@ def why_unread(checkpoint: Checkpoint) -> str | None:
 def _hides(file: WeightFile, checkpoint: Checkpoint) -> bool:
     problem = next(iter(file.header.problems), None)
     if problem is None:
-        return False
+        return not file.header.tensors and _may_hold_them_elsewhere(file, checkpoint)
     if problem.trouble is Trouble.UNSAFE_PICKLE:
         return _is_unsafe(file, checkpoint)
     if _is_of_weights(file) or problem.trouble is Trouble.LFS_POINTER:
@@ -82,8 +82,13 @@ def _hides(file: WeightFile, checkpoint: Checkpoint) -> bool:
     if file.size == 0 and problem.trouble is Trouble.UNREADABLE:
         return not checkpoint.place.is_folder(file.name)
     if problem.trouble is Trouble.UNREADABLE:  # whole, and something else than weights: a list, a program
-        return config_problem(checkpoint) is not None
+        return _may_hold_them_elsewhere(file, checkpoint)
     return _starts_as_torch(file)
+
+
+def _may_hold_them_elsewhere(file: WeightFile, checkpoint: Checkpoint) -> bool:
+    """Whether a pickle without tensors at its top is likely to be weights all the same, by its name or a config."""
+    return not file.is_safetensors and (_is_of_weights(file) or config_problem(checkpoint) is not None)
 
 
 def _is_of_weights(file: WeightFile) -> bool:
