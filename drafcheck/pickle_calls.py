@@ -16,6 +16,7 @@ from drafcheck.tensor import Uncopied
 
 _MADE = Opaque(Uncopied("is a tensor or a storage that a call makes, with no bytes in the file"))
 _UNNAMED = Opaque(Uncopied("is a tensor of a dtype that safetensors does not know"))
+_COMPLEX = Uncopied("is a tensor of a dtype that safetensors does not know, of complex numbers")
 _SPARSE = Uncopied("is a sparse tensor", "to_dense()", "copy_() between dense and sparse Tensors is not implemented!")
 _COMPRESSED = Uncopied(
     "is a sparse tensor",
@@ -188,7 +189,9 @@ def _tensor(args: tuple[Any, ...], dtype: Any, metadata: tuple[Any, ...]) -> Ten
         raise ValueError(f"a tensor with {len(lengths)} sizes and {len(steps)} strides")
     named = QUALIFIED_DTYPES.get(dtype.path) if isinstance(dtype, Global) else storage.dtype
     if named is None:
-        return _UNNAMED
+        # C64 stands for complex numbers of whatever width: torch copies them into real ones all the same.
+        said = dtype.path if isinstance(dtype, Global) else "torch.complex128" if storage.width == 16 else ""
+        return Opaque(_COMPLEX, "C64", lengths) if said.startswith("torch.complex") else _UNNAMED
     return TensorRecord(storage, offset, lengths, steps, named, _altered(metadata))
 
 

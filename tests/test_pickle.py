@@ -272,7 +272,8 @@ def test_storages_of_dtypes_that_safetensors_does_not_know(path: Path) -> None:
     for file in (raw, archive(state(items), {"1": bytes(32), "0": LONGS})):
         header = header_of(path, file)
         assert header.problems == () and header.uncopied["c"].why.startswith("is a tensor of a dtype")
-        (found,) = header.tensors
+        other, found = header.tensors
+        assert (other.name, other.shape, other.start) == ("c", (2,), -1)
         assert found.name == "t" and file[found.start : found.stop] == LONGS
 
 

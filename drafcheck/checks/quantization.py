@@ -14,6 +14,7 @@ from drafcheck.words import count, listed
 
 if TYPE_CHECKING:
     from drafcheck.subject import Subject
+    from drafcheck.tensor import Tensor
 
 
 @rule("DC507", "quantization", Severity.ERROR, needs=("contract", "load"))
@@ -21,11 +22,12 @@ def quantization(s: Subject) -> Iterator[Hit]:
     """Layers are stored quantised and built plain, or the reverse.
 
     ## What it does
-    Without a `quantization_config`: reports tensors of 8 bits and fewer that reach a plain parameter, and the scales
-    and packed parts of a quantised checkpoint. With one (fp8, compressed-tensors, ModelOpt, AWQ, GPTQ): works out which
-    layers the release builds quantised, by the names that the constructor really asks for, and reports plain tensors
-    for a quantised layer, quantised ones for a plain layer, fused projections of both kinds, and scales that are
-    missing. Where releases read an entry of the ignore list differently, the file is taken at its word.
+    Without a `quantization_config`: reports tensors of 8 bits and fewer, and of complex numbers, that reach a plain
+    parameter, and the scales and packed parts of a quantised checkpoint. With one (fp8, compressed-tensors, ModelOpt,
+    AWQ, GPTQ): works out which layers the release builds quantised, by the names that the constructor really asks for,
+    and reports plain tensors for a quantised layer, quantised ones for a plain layer, fused projections of both kinds,
+    and scales that are missing. Where releases read an entry of the ignore list differently, the file is taken at its
+    word.
 
     ## Why is this bad?
     The numbers are cast one by one and their scales are dropped or left unwritten without a word: the layer computes
@@ -43,7 +45,9 @@ def quantization(s: Subject) -> Iterator[Hit]:
         return  # the config says that there are quantised tensors
     told = {layer.name for layer in plan.layers}
     plain = (w for w in plan.writes if w.tensor.dtype not in FLOATS and not plan.parameters[w.parameter].whole)
-    stored = [w.tensor for w in plain if _layer_of(w.parameter) not in told]
+    lone = [w.tensor for w in plain if _layer_of(w.parameter) not in told]
+    yield from _complex(s, [tensor for tensor in lone if tensor.dtype == "C64"])
+    stored = [tensor for tensor in lone if tensor.dtype != "C64"]
     parts = plan.nameless.ending(*quantised_parts()) if not told else []
     if stored or parts:
         first = f"`{stored[0].name}` is stored as {stored[0].dtype}" if stored else f"`{parts[0].name}` is a part"
@@ -57,6 +61,19 @@ def quantization(s: Subject) -> Iterator[Hit]:
             if absent
             else "export without quantisation, or serve with a release that goes by it",
             about=names(stored + parts),
+        )
+
+
+def _complex(s: Subject, tensors: list[Tensor]) -> Iterator[Hit]:
+    """Complex numbers for real parameters: torch 2.13 copies them and drops the imaginary part."""
+    if tensors:
+        yield Hit(
+            f"{listed(names(tensors))} {'holds' if len(tensors) == 1 else 'hold'} complex numbers: {s.engine} builds "
+            "real parameters, and the imaginary part is dropped where they are copied",
+            places(tensors),
+            help="export real numbers",
+            confidence=Confidence.LIKELY,
+            about=names(tensors),
         )
 
 
