@@ -23,6 +23,7 @@ _LONG, _TABLE = 4 << 20, "weight_map"
 _TOKEN = re.compile(r'\s*("[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+)', re.DOTALL)
 _OPENING, _CLOSING = "{[", "}]"
 _REWRITE = "write the file again with json.dump"
+_PAGE = "this is a web page: download the file again, logged in where that is needed"
 
 Token = tuple[str, int]
 """One word of the text and where it starts."""
@@ -121,8 +122,13 @@ def _parse(file: str, held: list[bytes], trouble: Trouble) -> Document:
             data = _load(text, notes)
     except _BrokenError as error:
         place = _location(file, None, text, error.place) if error.place >= 0 else Location(file=file)
-        return Document(file, problems=(Problem(trouble, f"{file} {error}", place, _REWRITE),), text=text)
+        return Document(file, problems=(Problem(trouble, f"{file} {error}", place, _mend(text)),), text=text)
     return Document(file, data, tuple(_doubts(file, text, notes, trouble)), text)
+
+
+def _mend(text: str) -> str:
+    page = text[:1000].lstrip().lower().startswith(("<!doctype", "<html", "<?xml"))
+    return _PAGE if page else _REWRITE
 
 
 def _decode(raw: bytes) -> str:

@@ -156,3 +156,26 @@ def test_files_that_may_not_be_read_are_no_strangers(tmp_path: Path) -> None:
     for file in (tmp_path / "draft").iterdir():
         file.chmod(0)
     assert run([str(tmp_path), *ENGINE]) == 1
+
+
+@pytest.mark.parametrize("page", ["<!DOCTYPE html><html><title>404</title></html>", " \n<html>log in</html>"])
+def test_a_web_page_in_the_place_of_a_config_is_called_one(
+    page: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Draft().write(tmp_path)
+    for text, page_said in ((page, True), ("{", False)):
+        (tmp_path / "config.json").write_text(text)
+        assert run([str(tmp_path), *ENGINE]) == 1
+        out = capsys.readouterr().out
+        assert ("this is a web page: download" in out, "json.dump" in out) == (page_said, not page_said)
+
+
+@pytest.mark.parametrize(("value", "said"), [(5, "is 5, which is no name"), (None, "has no model_type")])
+def test_a_model_type_that_is_no_text_is_shown(
+    value: object, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    draft = Draft()
+    draft.set(model_type=value)
+    draft.write(tmp_path)
+    run([str(tmp_path), *ENGINE])
+    assert said in capsys.readouterr().out

@@ -179,9 +179,12 @@ def unknown_model_type(s: Subject) -> Iterator[Hit]:
         yield from _remote_code(s, s.config, auto_config)
     elif s.config.model_type is None:
         guesses = s.engine.within(rules["guesses_from_path"])
+        written = s.config.data.get("model_type")
         unless = ", unless its path contains the name of a model type" if guesses else ""
         yield Hit(
-            f"config.json has no model_type: {s.engine} stops with {rules['refusals']['absent']}{unless}",
+            f"config.json has no model_type: {s.engine} stops with {rules['refusals']['absent']}{unless}"
+            if written is None
+            else f"model_type in config.json is {written!r:.40}, which is no name: {s.engine} stops",
             (s.config.at("model_type"),),
             help=MODEL_TYPE_ADVICE,
             confidence=Confidence.LIKELY if guesses else Confidence.CERTAIN,
