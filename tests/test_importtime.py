@@ -75,14 +75,6 @@ def test_a_lint_imports_nothing_heavy(tmp_path: Path, floor: set[str]) -> None:
         assert modules & UNASKED == set()
 
 
-def test_reading_the_values_imports_no_types_of_numpy(tmp_path: Path) -> None:
-    """They alone take 17 MB, a quarter of what reading may take."""
-    Draft().write(tmp_path)
-    modules = imported("-m", "drafcheck", str(tmp_path), "--engine", "sglang==0.5.15", "--values")
-    assert {"numpy", "drafcheck.valuescan.kernels"} <= modules
-    assert {"numpy.typing", "numpy._typing"} & modules == imported("-c", "import numpy") & {"numpy._typing"}
-
-
 @pytest.mark.parametrize("command", ["--help", "--version"])
 def test_help_imports_not_even_pydantic(command: str) -> None:
     modules = imported("-m", "drafcheck", command)
