@@ -88,7 +88,7 @@ def test_a_file_that_is_another_at_the_end_is_an_error(
     [finding] = [f for f in report.findings if f.severity is not Severity.NOTE]
     assert finding.rule == "DC012" and said in finding.message and "its values are not judged" in finding.message
     assert report.values == 0 and report.exit_code() == 1
-    assert {s.rule for s in report.skipped if s.asked} == set(VALUES)
+    assert {s.rule for s in report.skipped if s.asked} >= set(VALUES)  # and what reads rows of the file later
 
 
 def test_a_file_that_was_written_to_is_incomplete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
