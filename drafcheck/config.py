@@ -8,13 +8,17 @@ where a target keeps the sizes of its language model (``rules/discovery.toml``),
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from drafcheck.contract import load_toml
 from drafcheck.finding import Location
 from drafcheck.jsonpos import Document
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _LARGEST = 1 << 63  # no engine counts further
 
@@ -45,6 +49,14 @@ class DraftConfig:
         """Where a key stands in the file; see ``Document.at``."""
         return self.document.at(*route)
 
+    def with_data(self, data: dict[str, Any]) -> Self:
+        """The same config with another content, the places of this one kept."""
+        other = copy(self)
+        other.data = data
+        for derived in ("architectures", "route", "language", "_defaults"):
+            other.__dict__.pop(derived, None)
+        return other
+
     def get(self, *route: str, default: Any = None) -> Any:
         """The value at the end of ``route``; ``default`` when a step is missing or is no object."""
         value: Any = self.data
@@ -68,9 +80,9 @@ class DraftConfig:
         value = self.get(*route)
         return value if isinstance(value, bool) else None
 
-    @property
+    @cached_property
     def architectures(self) -> tuple[str, ...]:
-        """The class names; empty when the key is absent or not a list of strings."""
+        """The class names; empty when the key is absent or not a list of strings. There may be thousands of them."""
         return _strings(self.data.get("architectures"))
 
     @property

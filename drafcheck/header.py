@@ -3,7 +3,9 @@
 Only the header is read: eight bytes of length and that many bytes of JSON. The verdict is the one of the
 safetensors library, with these exceptions, where drafcheck is stricter because readers of the format disagree:
 a tensor name or a field of a tensor that is given twice, and a tensor described by a list or with its dtype
-as an object. Names that are given twice are read differently by every reader (the library keeps the last one).
+as an object. And what no writer makes is refused for the memory that it would take: more than ``DIMENSIONS`` sizes of
+a tensor, and an entry longer than ``MEMBER_LIMIT``. Names that are given twice are read differently by every reader
+(the library keeps the last one).
 """
 
 from __future__ import annotations

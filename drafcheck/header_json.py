@@ -35,6 +35,12 @@ _ENTRY = re.compile(
 _SIZES = re.compile(rf"(?:{_NUMBER})(?:, ?(?:{_NUMBER}))*")
 _MANY, _AT_ONCE = 4 << 20, 1 << 17
 """Characters: a header that is no longer is not worth the import of numpy, and so many are read together of others."""
+DIMENSIONS = 1024
+"""A tensor of more is refused, where the library sets no limit: PyTorch and numpy make none of more than 64."""
+MEMBER_LIMIT = 8 << 20
+"""Characters of one tensor's description, or of the metadata: more, all the values of which would be held at once,
+can take a hundred times the memory. The library sets no such limit."""
+_FIRST_LOOK, _LONGEST_TOKEN = 4 << 10, 16  # of all but strings and numbers the pair of escapes of one character
 _SPACE = re.compile(r"[ \t\n\r]*")
 
 
@@ -148,7 +154,7 @@ class Parser:
     def _shape(self, sizes: str) -> tuple[int, ...] | None:
         """The shape that is written so, each kept once; None for what is no list of sizes."""
         shape = self._shapes.get(sizes)
-        if shape is None and _SIZES.fullmatch(sizes) is not None:
+        if shape is None and sizes.count(",") < DIMENSIONS and _SIZES.fullmatch(sizes) is not None:
             shape = tuple(map(int, sizes.split(",")))
             if len(self._shapes) < _SHAPES_KEPT:
                 self._shapes[sizes] = shape
@@ -181,7 +187,7 @@ class Parser:
         at = skip(text, at)
         if not text.startswith(":", at):
             raise CorruptError(f"has a header that is not json: expected a colon at byte {8 + at}")
-        value, at = _value(text, skip(text, at + 1), name)
+        value, at = _member_value(text, skip(text, at + 1), name)
         _check_text(name, name)
         if name == METADATA:
             self._take_metadata(value)
@@ -255,6 +261,28 @@ def _value(text: str, at: int, name: str | None = None) -> tuple[Any, int]:
         raise CorruptError(f"has a header that is not json: {error}", name) from error
 
 
+def _member_value(text: str, at: int, name: str) -> tuple[Any, int]:
+    """The value of a member of the header, read from a piece of the text that grows until the value ends in it."""
+    length = _FIRST_LOOK
+    while length < len(text) - at:
+        try:
+            value, stop = _DECODER.raw_decode(text[at : at + length])
+            if stop < length:  # what ends with the piece may be a part of a number
+                return value, at + stop
+        except (ValueError, RecursionError) as error:
+            if not isinstance(error, JSONDecodeError) or (length == MEMBER_LIMIT and _in_the_middle(error)):
+                break
+        if length == MEMBER_LIMIT:
+            raise CorruptError(f"has {name[:60]!r} described in more than {MEMBER_LIMIT:,} characters", name)
+        length = min(length << 4, MEMBER_LIMIT)
+    return _value(text, at, name)
+
+
+def _in_the_middle(error: JSONDecodeError) -> bool:
+    """Whether a piece of a text is no JSON for another reason than that it ends too early."""
+    return not error.msg.startswith("Unterminated string") and error.pos < MEMBER_LIMIT - _LONGEST_TOKEN
+
+
 def _check_text(text: str, tensor: str | None) -> None:
     if text.isascii():
         return
@@ -276,6 +304,8 @@ def _entry(name: str, value: Any) -> tuple[str, tuple[int, ...], int, int]:
     _check_extra(fields, name)
     dtype = _dtype(fields["dtype"], name)
     shape = _sizes(fields["shape"], "shape", name)
+    if len(shape) > DIMENSIONS:
+        raise CorruptError(f"gives a shape of {len(shape):,} dimensions, more than {DIMENSIONS:,}", name)
     offsets = _sizes(fields["data_offsets"], "data_offsets", name)
     if len(offsets) != 2:
         raise CorruptError(f"gives data_offsets with {len(offsets)} numbers instead of 2", name)

@@ -5,7 +5,6 @@ What they are called and which key it is stands in the contract: a ``[[param]]``
 
 from __future__ import annotations
 
-from copy import copy
 from typing import TYPE_CHECKING, NamedTuple
 
 from drafcheck.contract import Engine, contract_for, load_toml, releases
@@ -135,8 +134,7 @@ def _spelled(contract: Contract, name: str) -> set[str]:
 def _heeded(s: Subject, engine: Engine, contract: Contract, flag: str) -> bool:
     """Whether a release that converts this config keeps one of the keys of a flag."""
     assert s.written is not None
-    trial = copy(s.written)
-    trial.data = {**trial.data, **dict.fromkeys(keys_of(contract, flag), True)}
+    trial = s.written.with_data({**s.written.data, **dict.fromkeys(keys_of(contract, flag), True)})
     return contract.flag(flag, as_read(engine, trial).config)
 
 

@@ -19,6 +19,11 @@ else:
 LIMIT = 1 << 20
 """Longer files are refused. In bytes; nobody writes so much by hand."""
 
+DEEPEST = 100
+"""Tables in tables; a key of more parts is refused before it is read, as reading it takes the square of the parts."""
+
+_QUOTED = re.compile(r""" "[^"]*" | '[^']*' """, re.VERBOSE)
+_BETWEEN_KEYS = re.compile(r"[^\w\s.-]")
 _PLACE = re.compile(r"\(at (?:line (\d+), column \d+|end of document)\)")
 _LONGEST = 500  # lines of one statement; a longer one is not looked into for its place
 
@@ -53,6 +58,8 @@ def read_text(path: Path) -> str:
 def parse(path: Path, text: str) -> dict[str, Any]:
     """The TOML document ``text`` of the file ``path``. Raises UsageError, with the line, when it is none."""
     try:
+        if (long := _long_key(text)) is not None:
+            raise UsageError(f"{shown(path)}:{long}: a key of more than {DEEPEST} parts, too deep to be read")
         table: dict[str, Any] = tomllib.loads(text)
         return table
     except RecursionError:
@@ -62,6 +69,16 @@ def parse(path: Path, text: str) -> dict[str, Any]:
         line = f":{found[1] or text.count(chr(10)) + 1}" if found else ""
         why = _PLACE.sub("", str(error)).strip().partition(";")[0]
         raise UsageError(f"{shown(path)}{line}: not TOML: {why[:1].lower()}{why[1:]}") from None
+
+
+def _long_key(text: str) -> int | None:
+    """The first line, from 1, with a key of too many parts; quoted parts count as well."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.count(".") >= DEEPEST:
+            keys = _BETWEEN_KEYS.split(_QUOTED.sub("_", line))
+            if any(key.count(".") >= DEEPEST for key in keys):
+                return number
+    return None
 
 
 def line_of(text: str, route: Route) -> int | None:

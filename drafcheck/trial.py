@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drafcheck.contract import contract_for
@@ -68,8 +67,7 @@ def tried(s: Subject, changes: Changes) -> Trial | None:
 
 def changed(config: DraftConfig, changes: Changes) -> DraftConfig:
     """A config that says something else under some keys, with the places of the one it is made of."""
-    trial = copy(config)
-    trial.data = dict(config.data)
+    trial = config.with_data(dict(config.data))
     for route, value in changes.items():
         _set(trial.data, route, value)
     return trial

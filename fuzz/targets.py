@@ -29,7 +29,7 @@ from drafcheck.tokenizer import Tokenizer, TokenizerError  # noqa: E402
 from drafcheck.torch_pickle import read_pickle  # noqa: E402
 
 ENGINES = ("sglang==0.5.15", "vllm==0.33.0", "sglang==0.5.9", "vllm==0.11.0")
-STRICTER = ("twice", "by a list", "an object as dtype")
+STRICTER = ("twice", "by a list", "an object as dtype", "dimensions, more", "described in more")
 LAUNCHES = ("run.sh", "Dockerfile", "compose.yaml", "manifest.yaml", "server.service", "launch.json")
 TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "tiktoken.model")
 CONTRACTS = ("acme/engine.toml", "acme/acme_class.toml", "acme/loader.toml", "sglang/acme_class.toml", "producers.toml")

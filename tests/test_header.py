@@ -18,7 +18,7 @@ from drafcheck.header_json import DTYPE_BITS
 from drafcheck.source import LocalFile
 from drafcheck.tensor import Trouble
 
-STRICTER = ("twice", "by a list", "an object as dtype")
+STRICTER = ("twice", "by a list", "an object as dtype", "dimensions, more", "described in more")
 """Where drafcheck refuses and the library does not. Twice: of two entries of one name, or two fields, every reader
 takes another one. By a list, an object as dtype: forms that serde happens to accept and that no other reader takes."""
 
