@@ -59,11 +59,14 @@ UNNAMED_BYTES = {
 }
 """The bytes of an element of the storages whose dtype safetensors has no name for."""
 
+UNTYPED = "torch.storage.UntypedStorage"
+"""The type of storages of dtypes that have no class of their own: fp8, uint16 and the like."""
+
 STORAGES: dict[str, str | None] = {
     **{f"torch.{name}": dtype for name, dtype in _STORAGE_TYPES.items()},
     **{f"torch.cuda.{name}": dtype for name, dtype in _STORAGE_TYPES.items()},
     **dict.fromkeys(UNNAMED_BYTES),
-    "torch.storage.UntypedStorage": "U8",
+    UNTYPED: "U8",
     "torch.storage.TypedStorage": "U8",
 }
 """Storage types and the dtype of their elements; None when safetensors has no name for it."""

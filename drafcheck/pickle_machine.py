@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import IO, TYPE_CHECKING, Any
 
 from drafcheck.pickle_calls import HostileError, build, call, made
-from drafcheck.pickle_globals import HARMLESS, LITERALS, WEIGHTS_ONLY, resolved
+from drafcheck.pickle_globals import HARMLESS, LITERALS, UNTYPED, WEIGHTS_ONLY, resolved
 from drafcheck.pickle_records import DIMENSION_LIMIT, OPAQUE, Global, Storage, Table, storage_of
 
 if TYPE_CHECKING:
@@ -42,11 +42,13 @@ class PickleError(Exception):
 class Machine:
     """Runs one pickle from a stream. After ``run``, ``foreign`` names the first opcode torch would refuse."""
 
-    def __init__(self, stream: IO[bytes], member: str = "", *, legacy: bool = False) -> None:
+    def __init__(self, stream: IO[bytes], member: str = "", *, legacy: bool = False, most: int | None = None) -> None:
         """``stream`` stands at the pickle's first byte; ``member`` is the file inside an archive, for messages.
 
-        ``legacy``: the pickle is that of a file of before torch 1.6, whose storages say more.
+        ``legacy``: the pickle is that of a file of before torch 1.6, whose storages say more. ``most``: so many steps
+        are taken, what the pickles before it in the file have left; ``left`` is what this one leaves.
         """
+        self.left = STEP_LIMIT if most is None else most
         self._stream = stream
         self._of = f" of {member}" if member else ""
         self._stack: list[Any] = []
@@ -55,6 +57,7 @@ class Machine:
         self._legacy = legacy
         self._at = 0
         self.foreign: str | None = None
+        self.untyped = False  # whether there is a storage without a dtype
         self.storages: dict[str, Storage] = {}  # every one as the pickle first mentions it
 
     def run(self) -> Any:
@@ -75,11 +78,10 @@ class Machine:
             raise PickleError(f"has a pickle that is broken {self._place()}: {_short(error)}") from error
 
     def _run(self, operations: Iterator[tuple[OpcodeInfo, Any, int | None]]) -> Any:
-        left = STEP_LIMIT
         for opcode, arg, pos in operations:
             self._at = pos or 0
-            left -= 1 + _STEPS.get(opcode.name, 0)
-            if left < 0:
+            self.left -= 1 + _STEPS.get(opcode.name, 0)
+            if self.left < 0:
                 raise PickleError(f"has a pickle of more than {STEP_LIMIT} steps, which is not read to its end")
             if opcode.name == "STOP":
                 return self._pop()
@@ -264,7 +266,10 @@ class Machine:
         build(target, state)  # of a dict its `_metadata`: nothing that a loader reads
 
     def _persistent(self, _: Any) -> None:
-        storage = storage_of(self._pop(), legacy=self._legacy)
+        pid = self._pop()
+        storage = storage_of(pid, legacy=self._legacy)
+        if pid[1].path == UNTYPED:
+            self.untyped = True
         first = self.storages.setdefault(storage.key, storage)
         # torch makes a storage when it is first mentioned, and what is said of its type later does not count
         self._stack.append(storage._replace(dtype=first.dtype, width=first.width))

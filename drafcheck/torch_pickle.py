@@ -274,18 +274,32 @@ def _read_legacy(source: Source) -> Header:
     if magic != _LEGACY_MAGIC:
         raise UnreadableError("is a pickle, but not one that torch.save wrote")
     for _ in range(2):
-        Machine(stream).run()
-    machine = Machine(stream, legacy=True)
+        machine = Machine(stream, most=machine.left)
+        machine.run()
+    machine = Machine(stream, legacy=True, most=machine.left)
     value = machine.run()
-    keys = Machine(stream).run()
+    keys = Machine(stream, most=machine.left).run()
     places, end = _legacy_places(source, keys, machine.storages, stream.tell())
     found: Found = behind(source, end) if end >= 0 else ([], None)
     if machine.foreign is not None:
         found = sweep(source)
     reader = Reader(source, lambda storage: places.get(storage.key), _UNPLACED)
     header = _header(source, value, reader, machine.foreign)
+    if machine.untyped:
+        header.problems = (*header.problems, _untyped(source))
     header.behind = source.size() - end if end >= 0 else 0
     return _warned(source, header, *found)
+
+
+def _untyped(source: Source) -> Problem:
+    """torch.save writes the format before 1.6 so where asked to, and torch.load 2.13 does not read it back."""
+    return Problem(
+        Trouble.UNREADABLE,
+        f"{source.name} has storages without a dtype (as for fp8) in the format before torch 1.6, at which "
+        "torch.load stops: UntypedStorage has no attribute 'dtype'",
+        Location(file=source.name),
+        "save it again with torch.save in its default format, or as safetensors",
+    )
 
 
 def _legacy_places(source: Source, keys: Any, storages: dict[str, Storage], at: int) -> tuple[Places, int]:

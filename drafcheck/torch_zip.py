@@ -29,6 +29,7 @@ LOCAL = 30
 
 _ENCRYPTED = 1 | 1 << 6 | 1 << 13  # miniz.h: torch's reader raises at each of these, and at patches
 _PATCHES = 1 << 5
+_DIRECTORY = 0x10  # miniz.h: the mark of DOS, whatever system an entry says that it is from
 _AHEAD = 256  # torch aligns storages to 64 bytes: header, name, padding and the first bytes come in one read
 
 
@@ -112,6 +113,7 @@ class Archive:
                 raise UnreadableError("is an encrypted zip archive")
             if info.flag_bits & _PATCHES:
                 raise UnreadableError("is a zip archive of patches")
+            _check_entry(info, self._source.size())
             found[info.filename] = info
             names.add(info.filename.lower())
         return found
@@ -178,6 +180,29 @@ class Archive:
 
     def _held(self, info: ZipInfo) -> int:
         return max(info.file_size, info.compress_size)  # the directory may give two sizes; readers differ
+
+
+def _check_entry(info: ZipInfo, size: int) -> None:
+    """What miniz asks of each entry when it opens an archive (mz_zip_reader_read_central_dir), and torch of its files.
+
+    Of a file that is marked as a directory torch takes the length, and reads nothing (mz_zip_reader_extract_to_mem):
+    the tensor is what lay in memory. Raises PickleError.
+    """
+    name = f"{info.filename:.200}"
+    if info.external_attr & _DIRECTORY and not name.endswith("/"):
+        raise PickleError(f"is a zip archive whose {name} is marked as a directory, of which torch reads nothing")
+    # Its test for a file that is not packed takes in the time, which torch.save leaves at zero.
+    plain = info.compress_type == STORED and info.date_time[3:] == (0, 0, 0)
+    if plain and info.file_size != info.compress_size:
+        raise PickleError(
+            f"is a broken zip archive: its {name} is not packed, and {info.compress_size} bytes of {info.file_size}"
+        )
+    if info.file_size and not info.compress_size:
+        raise PickleError(f"is a broken zip archive: its {name} has {info.file_size} bytes packed in none")
+    if info.volume not in (0, 1):
+        raise PickleError(f"is a broken zip archive: its {name} is on disk {info.volume} of several")
+    if info.header_offset + LOCAL + info.compress_size > size:
+        raise PickleError(f"is a broken zip archive: its {name} needs bytes behind the end of the file")
 
 
 def _whole(stream: io.RawIOBase, limit: int) -> bytes:

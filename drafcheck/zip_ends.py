@@ -56,6 +56,7 @@ def end_of(source: Source) -> End:
         if wide_at != before:
             odd = odd or "the place of its directory is written down twice"
         if wide.startswith(_WIDE) and len(wide) == _WIDE_BYTES:
+            _check_wide(wide, int.from_bytes(locator[16:20], "little"))
             files, length, start = struct.unpack("<3Q", wide[32:])
             place = before
         else:
@@ -63,6 +64,17 @@ def end_of(source: Source) -> End:
     if start + length != place:
         odd = odd or "its directory is not where its sizes say"
     return End(start, length, files, odd, stop)
+
+
+def _check_wide(wide: bytes, disks: int) -> None:
+    """What miniz asks of the wide end record and of its locator (mz_zip_reader_read_central_dir). Raises NoEndError."""
+    held, this, first, here, files = struct.unpack("<Q4x2I2Q", wide[4:40])
+    if disks != 1 or this or first:
+        raise NoEndError("is a broken zip archive: its end says that it is one of several disks")
+    if here != files:
+        raise NoEndError(f"is a broken zip archive: its end counts {files} files and {here} of them here")
+    if held < _WIDE_BYTES - 12:
+        raise NoEndError(f"is a broken zip archive: its end has a length of {held} bytes")
 
 
 def _last(source: Source, size: int) -> tuple[int, bytes]:

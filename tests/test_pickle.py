@@ -254,7 +254,8 @@ def test_bits_that_say_that_bytes_are_not_the_values(path: Path, metadata: bytes
     for raw in (archive(data, {"0": LONGS}), legacy(data, {"0": (storage.numel, LONGS)})):
         header = header_of(path, raw)
         (found,) = header.tensors
-        assert (found.dtype, found.shape, header.problems) == ("I64", (6,), ())
+        unread = version == 3 and not raw.startswith(b"PK")  # the old format has no storages without a dtype
+        assert (found.dtype, found.shape, len(header.problems)) == ("I64", (6,), int(unread))
         assert [u.why for u in header.uncopied.values()] == [METADATA[metadata]] * bool(METADATA[metadata])
         assert (found.start < 0) is bool(METADATA[metadata])
 
