@@ -156,7 +156,7 @@ def test_odd_things_under_the_usual_names(tmp_path: Path, make_it: Any, name: st
     if name != "config.json":
         (tmp_path / "config.json").write_text("{}")
     found = open_checkpoint(tmp_path)
-    problems = [*found.problems, *(p for f in found.files for p in f.header.problems)]
+    problems = [*found.problems, *found.no_index, *(p for f in found.files for p in f.header.problems)]
     problems += found.index.problems if found.index is not None else ()
     assert [p.trouble for p in problems] == [Trouble.UNREADABLE]
     assert name in problems[0].message

@@ -129,7 +129,7 @@ def test_one_that_has_learnt_enough_is_right(tmp_path: Path) -> None:
     [
         (
             None,
-            "the rows of lm_head.weight lie as far from each other as random ones, as in a head that nobody trained",
+            "too little sets the rows of lm_head.weight apart from random ones (1.00 times their cosines)",
         ),
         (0x7FC0, "256 of 256 sampled rows of lm_head.weight hold no finite number but zeros"),
         (0, "256 of 256 sampled rows of lm_head.weight hold no finite number but zeros"),

@@ -40,6 +40,7 @@ BAD, GOOD = 0.2, 0.5
 
 _LEAST = 32  # ids, or rows that tell, are too few below that
 _STRUCTURE = 1.15  # of the cosines of a head's rows, or of one row, over those of random ones
+_RANDOM = 1.02  # what random rows themselves stay below
 _DOUBTS, _PLACES = 5, 4  # so many rows, in so many stretches, are no accident
 _MISSES = 0.2  # of the rows that miss their token, those in doubt: half under a wrong mapping
 
@@ -85,6 +86,8 @@ class Alignment(NamedTuple):
     @property
     def verdict(self) -> Verdict:
         """What follows for the mapping; ``untold`` where nothing does."""
+        if self.named < BAD and max(self.agree.values()) >= GOOD:  # that is no accident, however little sets rows apart
+            return "wrong"
         told = self.telling >= _LEAST and len(self.doubted) >= _DOUBTS and self.places >= _PLACES
         if told and len(self.doubted) >= _MISSES * self.missed and min(self.structure) >= _STRUCTURE:
             return "wrong" if self.named < BAD else "partly"
@@ -96,7 +99,9 @@ class Alignment(NamedTuple):
             if 2 * empty > self.sampled:
                 return f"{empty} of {self.sampled} sampled rows of {name} hold no finite number but zeros"
             if structure < _STRUCTURE:
-                return f"the rows of {name} lie as far from each other as random ones, as in a head that nobody trained"
+                return (
+                    f"too little sets the rows of {name} apart from random ones ({structure:.2f} times their cosines)"
+                )
         return f"{ours} has learnt too little to tell: {self.named:.0%} of {self.sampled} sampled rows agree"
 
 
@@ -121,7 +126,7 @@ def aligned(ours: Matrix, theirs: Matrix, readings: Mapping[str, Sequence[int]])
     found = sight.judged(name, ids, draft)
     for other in list(beside)[1:]:
         found = sight.also(found, other, _stacked(theirs, kept, beside[other]), beside[other])
-    if found.verdict == "right" or min(found.structure) < _STRUCTURE:
+    if found.verdict == "right" or min(found.structure) < _RANDOM:
         return found
     del kept, draft
     for other, one in tokens.items():
