@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _QUOTES = 10  # of one entry: its name, three keys and the dtype
 _DIGITS = 18  # so many fit into 64 bits with a sign, whatever they are
 _WORD = 8
+_BEHIND = 64  # bytes: what is looked for at the end of a piece may be cut off there, and is no longer than this
 _MASKS = np.array([(1 << 8 * n) - 1 for n in range(_WORD + 1)], dtype=np.uint64)
 _ELEMENTS = 1 << 50  # a shape of no more elements has no overflow in it, at any width
 
@@ -62,10 +63,10 @@ class _Text:
     """A piece of a header, and its bytes one by one and as words of eight."""
 
     def __init__(self, text: str) -> None:
-        raw = text.encode("ascii") + bytes(_WORD)
+        raw = text.encode("ascii") + bytes(_BEHIND + _WORD)
         self.text = text
         self.bytes: NDArray[np.uint8] = np.frombuffer(raw, np.uint8)
-        self.words: NDArray[np.uint64] = np.ndarray((len(text) + 1,), "<u8", raw, 0, (1,))
+        self.words: NDArray[np.uint64] = np.ndarray((len(text) + _BEHIND + 1,), "<u8", raw, 0, (1,))
 
     def stands(self, what: bytes, at: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Whether ``what`` stands at each of the places."""

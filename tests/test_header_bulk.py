@@ -107,3 +107,15 @@ def test_odd_headers_among_plain_entries(path: Path, monkeypatch: pytest.MonkeyP
     for mixed in (b"{" + plain + text[1:], text[:-1] + b"," + plain[:-1] + b"}"):
         each, together = both(path, safetensors(mixed, body), monkeypatch, 500)
         assert together == each
+
+
+@pytest.mark.parametrize("space", ["", " "])
+def test_a_piece_may_end_anywhere_and_in_whatever(space: str) -> None:
+    plain = '"{}": {{"dtype": "BF16", "shape": [2], "data_offsets": [0, 4]}}, '
+    entry = plain.replace(" ", space)
+    text = "".join(entry.format(name) for name in "abcd")
+    for cut in range(len(text)):
+        for end in ("", '"' * 9, '"a"' * 3, '"]' * 5, "}" * 20):
+            found = header_bulk.entries(text[:cut] + end)
+            names = found.names if found is not None else []
+            assert names == ["a", "b", "c", "d"][: len(names)] and len(entry.format("a")) * len(names) <= cut
