@@ -151,13 +151,19 @@ def test_wide_columns_are_read_in_bounded_pieces(tmp_path: Path) -> None:
     assert 0 < part.seen < 1_500_000
 
 
+def taken_out(folder: Path) -> dict[str, Any]:
+    """The tensors of a draft, whose file is gone then."""
+    [file] = folder.glob("*.safetensors")
+    tensors: dict[str, Any] = pytest.importorskip("safetensors.torch").load_file(file)
+    file.unlink()
+    return tensors
+
+
 def test_slices_of_one_matrix_are_a_healthy_draft(tmp_path: Path) -> None:
     """As a trainer keeps q, k and v in one matrix, and saves its parts."""
     torch = pytest.importorskip("torch", reason="writes the pickle")
     folder = healthy().write(tmp_path / "ckpt")
-    [file] = folder.glob("*.safetensors")
-    tensors = pytest.importorskip("safetensors.torch").load_file(file)
-    file.unlink()
+    tensors = taken_out(folder)
     for bad in (False, True):
         fc = tensors["fc.weight"].clone()
         wide = torch.full((fc.shape[0], fc.shape[1] + 8), math.nan, dtype=fc.dtype)  # not its own: not looked at
@@ -174,9 +180,7 @@ def test_slices_of_one_matrix_are_a_healthy_draft(tmp_path: Path) -> None:
 def test_a_head_that_nobody_trained_with_a_matrix_that_is_turned_ends_no_rule(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch", reason="writes the pickle")
     fresh("uniform").write(tmp_path)
-    [file] = tmp_path.glob("*.safetensors")
-    tensors = pytest.importorskip("safetensors.torch").load_file(file)
-    file.unlink()
+    tensors = taken_out(tmp_path)
     tensors["fc.weight"] = tensors["fc.weight"].T.contiguous().T
     torch.save(tensors, tmp_path / "pytorch_model.bin")
     assert "DC999" not in {f.rule for f in check(tmp_path).findings}
@@ -256,9 +260,7 @@ def test_a_draft_that_was_zipped_again_is_a_healthy_draft(tmp_path: Path) -> Non
     """torch loads an archive whose files are compressed; so do engines."""
     torch = pytest.importorskip("torch", reason="writes the pickle")
     folder = healthy().write(tmp_path / "ckpt")
-    [file] = folder.glob("*.safetensors")
-    tensors = pytest.importorskip("safetensors.torch").load_file(file)
-    file.unlink()
+    tensors = taken_out(folder)
     for bad in (False, True):
         if bad:
             tensors["fc.weight"][3, 5] = math.inf

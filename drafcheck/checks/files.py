@@ -7,8 +7,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from drafcheck.checks.entries import no_tensors
-from drafcheck.checks.values import changed, damaged
+from drafcheck.checks.values import damaged
 from drafcheck.contract import in_force, load_toml
 from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.registry import Hit, rule
@@ -37,7 +36,8 @@ def _hit(problem: Problem) -> Hit:
     return Hit(problem.message, (problem.location,), help=problem.help)
 
 
-def _is_config(hit: Hit, s: Subject) -> bool:
+def is_config(hit: Hit, s: Subject) -> bool:
+    """Whether a problem is one of the config or of the index, not of a weight file."""
     ours = {p.location.file for p in s.checkpoint.problems}
     return any(place.file in ours for place in hit.locations)
 
@@ -86,7 +86,7 @@ def unreadable_config(s: Subject) -> Iterator[Hit]:
     """
     yield from (_other_form(s, hit) or hit for hit in problems(s, Trouble.NO_CONFIG))
     yield from problems(s, Trouble.BAD_CONFIG)
-    yield from (hit for hit in problems(s, Trouble.UNREADABLE) if _is_config(hit, s))
+    yield from (hit for hit in problems(s, Trouble.UNREADABLE) if is_config(hit, s))
 
 
 def _other_form(s: Subject, hit: Hit) -> Hit | None:
@@ -347,57 +347,3 @@ def _two_names(s: Subject) -> Iterator[Hit]:
             else "take out those that do not belong to the drafter",
             about=tuple(dict.fromkeys(t.name for pair in pairs for t in pair)),
         )
-
-
-@rule("DC012", "unreadable-weights", Severity.ERROR, Severity.NOTE)
-def unreadable_weights(s: Subject) -> Iterator[Hit]:
-    """There is no weight file that this engine's loader would take, or it cannot read the one it takes.
-
-    ## What it does
-    Reports folders without a weight file of a name that the loader looks for (in the top folder only), and files that
-    cannot be opened, are no regular files, or hold no tensors where the loader looks for them. Also files that changed
-    while their values were read (`--values`), of which nothing else is said then: where size or name are others, and as
-    a note where the time of change alone is.
-
-    ## Why is this bad?
-    The engine stops, or loads nothing without a word.
-
-    ## Fix
-    Put the weights into the top folder as `model.safetensors`.
-    """
-    yield from (hit for hit in problems(s, Trouble.UNREADABLE) if not _is_config(hit, s))
-    yield from changed(s)
-    yield from no_tensors(s)
-    refused = s.selection.refused if s.selection is not None else None
-    if refused is not None and refused.cause == "no-files":
-        from drafcheck.fix.repairs.files import may_reindex, unread_pickle
-
-        yield Hit(
-            _no_weights(s),
-            tuple(Location(file=name) for name in _passed_over(s)[:1]),
-            help=_where_weights(s),
-            fixable=may_reindex(s) or unread_pickle(s) is not None,
-        )
-
-
-def _passed_over(s: Subject) -> list[str]:
-    ignored = [name for name, _ in s.selection.ignored] if s.selection is not None else []
-    return [*ignored, *s.checkpoint.weights_below]
-
-
-def _no_weights(s: Subject) -> str:
-    endings = load_toml(s.engine.name, "loader.toml").get("patterns", [])
-    text = f"{s.engine} finds no weight file to load ({', '.join('*' + e for e in endings)} in the top folder)"
-    ignored = s.selection.ignored if s.selection is not None else ()
-    reasons = [f"{name} is passed over: {why}" for name, why in ignored[:2]]
-    below = [f"it does not look into subfolders, where {listed(s.checkpoint.weights_below, 2)} lies"]
-    return "; ".join([text, *reasons, *(below if s.checkpoint.weights_below else [])])
-
-
-def _where_weights(s: Subject) -> str:
-    below = s.checkpoint.weights_below
-    if below:
-        return f"move {below[0]} into the top folder, or point the engine at the subfolder"
-    if s.selection is not None and s.selection.ignored:
-        return "write the index again from the headers of the files, or rename the weight file to model.safetensors"
-    return "put the weights into the top folder as model.safetensors"
