@@ -267,8 +267,9 @@ def test_layer_count(tmp_path: Path) -> None:
     (note,) = findings(path, "0.5.15", "DC203")
     assert note.severity is Severity.NOTE
     assert codes(write(tmp_path / "d", head(), num_hidden_layers=0), "0.5.15", "DC") == ["DC203"]
-    (many,) = findings(write(tmp_path / "e", head(), num_hidden_layers=32), "0.5.15", "DC203")
-    assert "layers 1 to 31 stay uninitialised" in many.message
+    for layers, last in ((2, "layer 1 stays"), (32, "layers 1 to 31 stay"), (5000, "layers 1 to 4,999 stay")):
+        (many,) = findings(write(tmp_path / "e", head(), num_hidden_layers=layers), "0.5.15", "DC203")
+        assert f"{last} uninitialised" in many.message
     second = {"layers.1." + n: ([s[0], H] if n.split(".")[1][0] in "qkv" else s) for n, s in LAYER.items()}
     whole = write(tmp_path / "c", {**head("layers.0."), **second}, num_hidden_layers=2)
     assert codes(whole, "0.5.15", "DC") == []

@@ -16,6 +16,7 @@ from drafcheck.layercount import counted, layers_held
 from drafcheck.lookup import MISSING, raw
 from drafcheck.plan.fit import shape_of
 from drafcheck.plan.model import LoadPlan, Parameter, Refusal, Write
+from drafcheck.plan.parameters import MOST_COPIES
 from drafcheck.plan.vocabulary import EMBEDDING, HEAD, named
 from drafcheck.plan.wiring import is_fc
 from drafcheck.registry import Hit, rule
@@ -289,7 +290,7 @@ def layer_count(s: Subject) -> Iterator[Hit]:
         return
     elif absent := sorted(absent_layers(plan) if plan.refused is None else ()):
         yield Hit(
-            f"config.json says {count(said, 'layer')}, the file holds {in_file}: {_span(absent)} uninitialised",
+            f"config.json says {count(said, 'layer')}, the file holds {in_file}: {_span(absent, said)} uninitialised",
             (s.config.at("num_hidden_layers"),),
             help=f"set `num_hidden_layers` to {in_file}",
             fixable=fixable,
@@ -304,8 +305,9 @@ def layer_count(s: Subject) -> Iterator[Hit]:
     yield from _surplus(s, said)
 
 
-def _span(layers: list[int]) -> str:
-    return f"layer {layers[0]} stays" if len(layers) == 1 else f"layers {layers[0]} to {layers[-1]} stay"
+def _span(layers: list[int], said: int | None) -> str:
+    more = max((said or 0) - MOST_COPIES, 0)  # layers of which the plan has no parameters
+    return f"layer {layers[0]} stays" if len(layers) == 1 else f"layers {layers[0]} to {layers[-1] + more:,} stay"
 
 
 def _too_many(s: Subject, refused: Refusal, said: int | None, in_file: int) -> Hit:
