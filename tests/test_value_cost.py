@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scaling import LINEAR, growth
+from scaling import growth
 from test_values import check, seen, spoken
 from variants import healthy
 from weights import Weight, write_safetensors
@@ -56,7 +56,8 @@ def test_narrow_rows_take_no_step_each(bits: int) -> None:
         for _ in range(8):
             look("BF16", data, len(data) // rows)
 
-    assert growth(work, 1 << 14) < LINEAR / 2
+    # A step for each row made it 2.8 and more; without one it is 1.5, and on a busy machine now and then 2.
+    assert min(growth(work, 1 << 14) for _ in range(2)) < 2.5
 
 
 @given(st.lists(st.lists(st.booleans(), min_size=1, max_size=6), min_size=1, max_size=6), st.randoms())
