@@ -53,8 +53,9 @@ class DraftConfig:
         """The same config with another content, the places of this one kept."""
         other = copy(self)
         other.data = data
-        for derived in ("architectures", "route", "language", "_defaults"):
-            other.__dict__.pop(derived, None)
+        for name in list(vars(other)):
+            if isinstance(getattr(type(self), name, None), cached_property):  # derived from the old content
+                delattr(other, name)
         return other
 
     def get(self, *route: str, default: Any = None) -> Any:
