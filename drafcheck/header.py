@@ -20,6 +20,7 @@ from drafcheck.collecting import no_collection
 from drafcheck.finding import Location
 from drafcheck.header_json import DTYPE_BITS, WORD, CorruptError, Parser, Run
 from drafcheck.lfs import POINTER_LIMIT, lfs_pointer
+from drafcheck.magic import ZIP, begins_pickle
 from drafcheck.source import Source, SourceError
 from drafcheck.tensor import Entry, Packed, Problem, Summed, Tensor, Trouble, Uncopied, View
 
@@ -100,7 +101,7 @@ def _help(head: bytes) -> str:
     start = head.lstrip()[:15].lower()
     if start.startswith((b"<!doctype", b"<html", b"<?xml")):
         return "this is a web page saved under the name of a weight file: download the checkpoint again"
-    if head.startswith((b"PK\x03\x04", *(bytes((0x80, protocol)) for protocol in range(2, 6)))):
+    if head.startswith(ZIP) or begins_pickle(head):
         return "this is a PyTorch pickle under another name: rename it to pytorch_model.bin, or convert it"
     return "download the file again, or write it again with safetensors.torch.save_file"
 

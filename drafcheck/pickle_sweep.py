@@ -11,11 +11,12 @@ import io
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any
 
+from drafcheck.magic import ZIP
 from drafcheck.pickle_listing import Asked, evident, listed, spoken
 from drafcheck.pickle_machine import PickleError
 from drafcheck.pickle_opcodes import Budget
 from drafcheck.source import Bounded, Memory, Source
-from drafcheck.torch_zip import ZIP, Archive, UnreadableError, as_others, as_torch
+from drafcheck.torch_zip import Archive, UnreadableError, as_others, as_torch
 from drafcheck.zip_ends import END, END_BYTES, NoEndError, end_of
 from drafcheck.zip_fronts import fronts
 from drafcheck.zip_members import BZIPPED, GZIP, STORED, XZ, ZLIB, Unpacked, Window

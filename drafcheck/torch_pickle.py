@@ -19,6 +19,7 @@ from drafcheck.finding import Location
 from drafcheck.header import HEADER_LIMIT, Header
 from drafcheck.header_json import DTYPE_BITS
 from drafcheck.lfs import POINTER_LIMIT, lfs_pointer
+from drafcheck.magic import ZIP
 from drafcheck.pickle_listing import Asked, told
 from drafcheck.pickle_machine import Machine, PickleError
 from drafcheck.pickle_places import Reader
@@ -27,7 +28,7 @@ from drafcheck.pickle_sweep import STREAM_LIMIT, behind, beside, sweep
 from drafcheck.pickle_sweep import posing as sweep_posing
 from drafcheck.source import Bounded, Source, SourceError
 from drafcheck.tensor import Entry, Problem, Trouble, Uncopied
-from drafcheck.torch_zip import ZIP, Archive, UnreadableError, as_torch, oddity
+from drafcheck.torch_zip import Archive, UnreadableError, as_torch, oddity
 from drafcheck.zip_members import DEFLATED, STORED
 
 PICKLE_LIMIT = 64 << 20

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from drafcheck.magic import ZIP
 from drafcheck.pickle_machine import PickleError
 from drafcheck.pickle_opcodes import Budget
 from drafcheck.source import Bounded, Source, SourceStream
@@ -23,7 +24,6 @@ from drafcheck.zip_members import DEFLATED, STORED, Unpacked, Window
 if TYPE_CHECKING:
     from zipfile import ZipInfo
 
-ZIP = b"PK\x03\x04"
 LOCAL = 30
 """Bytes of a local header, before the name and the extra field."""
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from drafcheck.checkpoint import CONFIG
 from drafcheck.contract import load_toml
+from drafcheck.magic import ZIP, begins_pickle
 from drafcheck.source import SourceError
 from drafcheck.tensor import Problem, Trouble
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 MOST_PICKLES = 64
 """So many pickles of a whole model are looked at for code; more of them in one folder are data."""
 
-_TORCH = (b"PK\x03\x04", b"\x80")
 _OF_A_MODEL = ("architectures", "model_type", "hidden_size")
 
 _VALUES = """
@@ -98,11 +98,12 @@ def _is_of_weights(file: WeightFile) -> bool:
 
 def _starts_as_torch(file: WeightFile) -> bool:
     try:
-        return file.source.read(0, 4).startswith(_TORCH)
+        head = file.source.read(0, 4)
     except SourceError:
         return True
     finally:
         file.source.close()
+    return head == ZIP or begins_pickle(head)
 
 
 def _pickles(checkpoint: Checkpoint) -> list[WeightFile]:

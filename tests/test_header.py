@@ -183,6 +183,13 @@ def test_other_files_under_the_name(path: Path, raw: bytes, words: str) -> None:
     assert problem.trouble is Trouble.CORRUPT and words in str(problem.help)
 
 
+@pytest.mark.parametrize("length", [0x80, 0x280, 0x380, 0x480, 0x580])
+def test_a_damaged_header_is_not_taken_for_a_pickle(path: Path, length: int) -> None:
+    """Its length is written in the bytes that a pickle begins with."""
+    (problem,) = header_of(path, length.to_bytes(8, "little") + b"{" + bytes(length)).problems
+    assert problem.trouble is Trouble.CORRUPT and "download the file again" in str(problem.help)
+
+
 def test_no_regular_file(tmp_path: Path) -> None:
     (problem,) = read_header(LocalFile(tmp_path, "model.safetensors")).problems
     assert problem.trouble is Trouble.UNREADABLE

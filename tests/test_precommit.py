@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import helpers
@@ -118,7 +119,7 @@ def test_files_of_no_draft_are_passed_over(scratch: Scratch) -> None:
     """Alone they never fail a commit; beside them a broken draft still does."""
     files = {
         "app/config.json": b'{"port": 1}',
-        "fw/firmware.bin": os.urandom(3000),
+        "fw/firmware.bin": Random(1).randbytes(3000),
         "tgt/config.json": b'{"architectures": ["LlamaForCausalLM"]}',
     }
     for name, content in files.items():

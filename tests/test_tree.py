@@ -8,6 +8,7 @@ import pty
 import subprocess
 import sys
 from pathlib import Path
+from random import Random
 
 import pytest
 from drafts import Draft
@@ -230,7 +231,7 @@ def strangers(root: Path) -> list[str]:
     """Files of a repository that start the hook and belong to no draft, as the hook names them."""
     files = {
         "app/config.json": b'{"port": 1}',
-        "fw/firmware.bin": os.urandom(3000),
+        "fw/firmware.bin": Random(1).randbytes(3000),
         "tgt/config.json": b'{"architectures": ["LlamaForCausalLM"], "hidden_size": 32}',
         "alone/target_config.json": b"{}",
         "odd/config.json": b"// the port\n{port: 1}",

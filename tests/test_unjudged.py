@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
+from collections import OrderedDict
 from pathlib import Path
+from random import Random
 
 import pytest
 from drafts import Draft
@@ -13,6 +16,8 @@ from weightfiles import POINTER, Storage, archive, state, tensor
 from weights import write_safetensors, zeros
 
 from drafcheck.cli import run
+from drafcheck.magic import begins_pickle
+from drafcheck.tree import only_drafts
 
 PLAIN = tensor(Storage("LongStorage", "0", 2), (2,), (1,))
 CODE = b"cos\nsystem\n"
@@ -88,6 +93,22 @@ def test_what_damage_hides_is_no_stranger(
     assert DAMAGE[kind] <= {f["rule"] for f in bad["findings"] if f["severity"] == "error"}
     assert (Path(good["path"]).name, good["outcome"]) == ("good", "clean")
     assert [Path(left["path"]).name for left in report["passed_over"]] == ["target"]
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+@pytest.mark.parametrize("content", [{}, {"a": 1}, [1], 7, "text", ("a", 2.5), b"bytes", OrderedDict(a=1)])
+def test_what_python_pickles_begins_as_a_pickle(content: object, protocol: int, tmp_path: Path) -> None:
+    whole = pickle.dumps(content, protocol)
+    assert begins_pickle(whole)
+    (tmp_path / "state.bin").write_bytes(whole[:-1])
+    assert only_drafts([str(tmp_path)]).drafts == (str(tmp_path),), "cut off, so that nobody knows what it held"
+
+
+@pytest.mark.parametrize("start", [bytes((n,)) for n in range(256)] + [bytes((0x80, n)) for n in range(256)])
+def test_a_firmware_is_a_stranger_whatever_it_begins_with(start: bytes, tmp_path: Path) -> None:
+    """The protocol of a pickle alone makes none: the byte behind it must be one that a pickler writes there."""
+    (tmp_path / "firmware.bin").write_bytes(start + b"\0" + Random(start).randbytes(3000))
+    assert only_drafts([str(tmp_path)]).drafts == ()
 
 
 def test_weights_that_lfs_has_not_fetched_are_no_fault_where_that_is_allowed(
