@@ -9,6 +9,7 @@ from drafcheck.errors import UsageError
 from drafcheck.place import ListedPlace, Place, inside
 from drafcheck.remote import Part, RemoteFile
 from drafcheck.source import Source
+from drafcheck.words import plural
 
 _PACKAGES = {"s3": "s3fs", "gs": "gcsfs"}
 
@@ -48,7 +49,7 @@ class BucketReader:
         stop = min(stop, self._bytes)
         data = _ask(self._what, lambda: self._system.cat_file(self._path, start=start, end=stop))
         if len(data) != stop - start:
-            raise UsageError(f"{self._what}: {len(data)} bytes came where {stop - start} were asked for")
+            raise UsageError(f"{self._what}: {plural(len(data), 'byte')} came where {stop - start} were asked for")
         return Part(data, self._bytes)
 
     def whole(self, limit: int) -> Part:

@@ -7,6 +7,8 @@ import sys
 from array import array
 from collections.abc import Sequence
 
+from drafcheck.words import are, plural
+
 LARGEST = 1 << 22
 """More values than any vocabulary has: a longer tensor is not decoded."""
 
@@ -47,7 +49,9 @@ def _native(code: str, data: bytes) -> array[int]:
 
 def _fill(values: array[int] | array[float], data: bytes) -> None:
     if len(data) % values.itemsize:
-        raise DecodeError(f"{len(data)} bytes are no whole number of {values.itemsize}-byte values")
+        raise DecodeError(
+            f"{plural(len(data), 'byte')} {are(len(data))} no whole number of {values.itemsize}-byte values"
+        )
     values.frombytes(data)
     if sys.byteorder == "big":
         values.byteswap()
@@ -61,7 +65,7 @@ def _decode_floats(dtype: str, data: bytes) -> Sequence[float]:
     if dtype not in _WIDTHS:
         raise DecodeError(f"values of dtype {dtype} are not read")
     if len(data) % 2:
-        raise DecodeError(f"{len(data)} bytes are no whole number of 2-byte values")
+        raise DecodeError(f"{plural(len(data), 'byte')} {are(len(data))} no whole number of 2-byte values")
     if dtype == "F16":
         return struct.unpack(f"<{len(data) // 2}e", data)
     wide = [half << 16 for half in _native("H", data)]
@@ -71,5 +75,6 @@ def _decode_floats(dtype: str, data: bytes) -> Sequence[float]:
 def _whole(values: Sequence[float]) -> list[int]:
     broken = sum(not value.is_integer() for value in values)
     if broken:
-        raise DecodeError(f"{broken} of {len(values)} values are not whole numbers")
+        whole = "is no whole number" if broken == 1 else "are not whole numbers"
+        raise DecodeError(f"{broken} of {plural(len(values), 'value')} {whole}")
     return list(map(int, values))

@@ -23,6 +23,7 @@ from drafcheck.lfs import POINTER_LIMIT, lfs_pointer
 from drafcheck.magic import ZIP, begins_pickle
 from drafcheck.source import Source, SourceError
 from drafcheck.tensor import Entry, Packed, Problem, Summed, Tensor, Trouble, Uncopied, View
+from drafcheck.words import are, ends, plural
 
 HEADER_LIMIT = 100_000_000
 """The longest header in bytes that the safetensors library accepts."""
@@ -110,12 +111,16 @@ def _header_length(head: bytes, size: int) -> int:
     if size == 0:
         raise CorruptError("is empty")
     if size < 8:
-        raise CorruptError(f"has {size} bytes: too short for the eight bytes that hold the header's length")
+        raise CorruptError(f"has {plural(size, 'byte')}: too short for the eight bytes that hold the header's length")
     length: int = struct.unpack("<Q", head[:8])[0]
     if length > HEADER_LIMIT:
-        raise CorruptError(f"declares a header of {length} bytes, more than the {HEADER_LIMIT} that are allowed")
+        raise CorruptError(
+            f"declares a header of {plural(length, 'byte')}, more than the {HEADER_LIMIT} that are allowed"
+        )
     if 8 + length > size:
-        raise CorruptError(f"declares a header of {length} bytes but only {size - 8} bytes follow")
+        raise CorruptError(
+            f"declares a header of {plural(length, 'byte')} but only {plural(size - 8, 'byte')} follow{ends(size - 8)}"
+        )
     return length
 
 
@@ -207,7 +212,7 @@ def _misplaced(tensor: Tensor, end: int, base: int) -> str:
         return f"gives data_offsets that end before they begin ({start} to {stop})"
     if start < end:
         return f"has overlapping tensors: one starts at {start} where the one before ends at {end}"
-    return f"has a hole of {start - end} bytes before the tensor at {start}"
+    return f"has a hole of {plural(start - end, 'byte')} before the tensor at {start}"
 
 
 def _check_size(tensor: Tensor) -> None:
@@ -221,9 +226,9 @@ def _check_size(tensor: Tensor) -> None:
         raise CorruptError(f"gives the shape {_show(tensor.shape)}, whose size overflows 64 bits", tensor.name)
     held = tensor.stop - tensor.start
     if bits != 8 * held:
-        wanted = f"{bits // 8} bytes" if bits % 8 == 0 else f"{bits} bits, not whole bytes"
+        wanted = plural(bits // 8, "byte") if bits % 8 == 0 else f"{bits} bits, not whole bytes"
         said = f"{tensor.dtype} of shape {_show(tensor.shape)}"
-        raise CorruptError(f"has a tensor of {held} bytes whose {said} needs {wanted}", tensor.name)
+        raise CorruptError(f"has a tensor of {plural(held, 'byte')} whose {said} needs {wanted}", tensor.name)
 
 
 def _show(shape: tuple[int, ...]) -> str:
@@ -233,6 +238,8 @@ def _show(shape: tuple[int, ...]) -> str:
 
 def _check_end(declared: int, held: int) -> None:
     if declared > held:
-        raise CorruptError(f"is truncated: its tensors need {declared} bytes and {held} are there")
+        raise CorruptError(f"is truncated: its tensors need {plural(declared, 'byte')} and {held} {are(held)} there")
     if declared < held:
-        raise CorruptError(f"has {held - declared} bytes after its last tensor that belong to none")
+        raise CorruptError(
+            f"has {plural(held - declared, 'byte')} after its last tensor that belong{ends(held - declared)} to none"
+        )

@@ -9,6 +9,7 @@ from json import JSONDecodeError, JSONDecoder
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drafcheck.tensor import Tensor
+from drafcheck.words import plural
 
 if TYPE_CHECKING:
     from drafcheck.header_bulk import Entries
@@ -308,7 +309,7 @@ def _entry(name: str, value: Any) -> tuple[str, tuple[int, ...], int, int]:
         raise CorruptError(f"gives a shape of {len(shape):,} dimensions, more than {DIMENSIONS:,}", name)
     offsets = _sizes(fields["data_offsets"], "data_offsets", name)
     if len(offsets) != 2:
-        raise CorruptError(f"gives data_offsets with {len(offsets)} numbers instead of 2", name)
+        raise CorruptError(f"gives data_offsets with {plural(len(offsets), 'number')} instead of 2", name)
     return dtype, shape, offsets[0], offsets[1]
 
 

@@ -6,6 +6,7 @@ import re
 
 from drafcheck.finding import Location
 from drafcheck.tensor import Problem, Trouble
+from drafcheck.words import plural
 
 _FIRST_LINE = b"version https://git-lfs.github.com/spec/v1"
 POINTER_LIMIT = 1024
@@ -20,7 +21,7 @@ def lfs_pointer(head: bytes, size: int, file: str) -> Problem | None:
     if not head.startswith(_FIRST_LINE):
         return None
     meant = re.search(rb"^size (\d{1,19})$", head[:POINTER_LIMIT], re.MULTILINE)
-    stands_for = f"a file of {int(meant[1])} bytes" if meant else "a file that was not fetched"
+    stands_for = f"a file of {plural(int(meant[1]), 'byte')}" if meant else "a file that was not fetched"
     return Problem(
         Trouble.LFS_POINTER,
         f"{file} is a git lfs pointer of {size} bytes that stands for {stands_for}",

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 from drafcheck.errors import UsageError
+from drafcheck.words import plural
 
 STDOUT = "-"
 DEFAULT = "full"
@@ -23,8 +24,8 @@ def pairs(formats: Sequence[str], files: Sequence[str]) -> list[tuple[str, str |
     formats = list(formats) or [DEFAULT]
     if len(files) > len(formats):
         raise UsageError(
-            f"{len(files)} times --output-file and {len(formats)} times --format: "
-            f"the nth file is for the nth format, and {files[len(formats)]} has none"
+            f"{plural(len(files), 'time')} --output-file and {plural(len(formats), 'time')} --format: the nth file is "
+            f"for the nth format, and {files[len(formats)]} has none"
         )
     goals = [*files, *[STDOUT] * (len(formats) - len(files))]
     made = [(name, None if goal == STDOUT else goal) for name, goal in zip(formats, goals, strict=True)]

@@ -13,6 +13,7 @@ from typing import Any
 from drafcheck.pickle_globals import CODECS, HARMLESS, QUALIFIED_DTYPES
 from drafcheck.pickle_records import OPAQUE, Global, Opaque, Storage, Table, TensorRecord, sizes, whole
 from drafcheck.tensor import Uncopied
+from drafcheck.words import plural
 
 _MADE = Opaque(Uncopied("is a tensor or a storage that a call makes, with no bytes in the file"))
 _UNNAMED = Opaque(Uncopied("is a tensor of a dtype that safetensors does not know"))
@@ -75,7 +76,7 @@ def call(path: str, args: tuple[Any, ...]) -> Any:
     """What a harmless call gives, as a record. Raises ValueError where torch raises."""
     fewest, most = _ARGUMENTS.get(path.rpartition(".")[2], (0, len(args)))
     if not fewest <= len(args) <= most:
-        raise ValueError(f"{path} called with {len(args)} arguments")
+        raise ValueError(f"{path} called with {plural(len(args), 'argument')}")
     return _CALLS[HARMLESS[path]](path, args)
 
 
@@ -186,7 +187,7 @@ def _tensor(args: tuple[Any, ...], dtype: Any, metadata: tuple[Any, ...]) -> Ten
         raise ValueError("a tensor that is not a view of a storage")
     lengths, steps = sizes(shape), sizes(stride)
     if len(lengths) != len(steps):
-        raise ValueError(f"a tensor with {len(lengths)} sizes and {len(steps)} strides")
+        raise ValueError(f"a tensor with {plural(len(lengths), 'size')} and {plural(len(steps), 'stride')}")
     named = QUALIFIED_DTYPES.get(dtype.path) if isinstance(dtype, Global) else storage.dtype
     if named is None:
         # C64 stands for complex numbers of whatever width: torch copies them into real ones all the same.

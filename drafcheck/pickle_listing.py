@@ -13,6 +13,7 @@ from typing import IO, Any, NamedTuple
 
 from drafcheck.pickle_globals import HARMLESS, resolved
 from drafcheck.pickle_opcodes import OPCODES_LISTED, Budget, Opcode, operations
+from drafcheck.words import plural
 
 ASKED_KEPT = 10_000
 """So many places of one pickle are kept."""
@@ -167,4 +168,4 @@ def told(found: list[Asked], most: int = 40) -> str:
         again = f" (and {len(places) - 1} more)" if len(places) > 1 else ""
         members.setdefault(member, []).append(f"{path:.200} at byte {places[0]}{again}")
     text = " and ".join(", ".join(asks) + (f" of {member:.200}" if member else "") for member, asks in members.items())
-    return f"{text}, and {len(first) - most} other names" if len(first) > most else text
+    return f"{text}, and {plural(len(first) - most, 'other name')}" if len(first) > most else text

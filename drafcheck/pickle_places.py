@@ -9,6 +9,7 @@ from drafcheck.pickle_machine import PickleError
 from drafcheck.pickle_records import Opaque, Storage, TensorRecord
 from drafcheck.source import Source
 from drafcheck.tensor import Packed, Summed, Tensor, Uncopied, View
+from drafcheck.words import plural
 
 Finder = Callable[[Storage], "tuple[int, int] | None"]
 """(start, stop) of a storage in the file, start -1 when it cannot be addressed; None when it is not there."""
@@ -83,7 +84,7 @@ class Reader:
         if 0 in record.shape:  # torch looks at the place of no tensor without elements
             first = min(first, held)
         elif first + _reach(record) * width > held:
-            raise PickleError(f"has a tensor {name:.200} that reaches past its storage of {held} bytes")
+            raise PickleError(f"has a tensor {name:.200} that reaches past its storage of {plural(held, 'byte')}")
         count = 1
         for dimension in record.shape:
             count *= dimension

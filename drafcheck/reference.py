@@ -14,7 +14,7 @@ from drafcheck.place import Place, locate
 from drafcheck.plan.vocabulary import HEAD, count_kept, is_another, judge, kept_tokens, named, to_mask, to_targets
 from drafcheck.source import Source, SourceError
 from drafcheck.tensor import Tensor
-from drafcheck.words import listed
+from drafcheck.words import listed, plural
 
 if TYPE_CHECKING:
     from drafcheck.checkpoint import Checkpoint
@@ -235,7 +235,7 @@ def _read_npy(source: Source) -> tuple[str, list[int]]:
         raise DecodeError(f"{source.name} holds values of type {order:.40}")
     values = decode(dtype, source.read(stop, source.size()))
     if len(values) != shape[0]:
-        raise DecodeError(f"{source.name} is truncated: {len(values)} values of {shape[0]}")
+        raise DecodeError(f"{source.name} is truncated: {plural(len(values), 'value')} of {shape[0]}")
     return dtype, values
 
 

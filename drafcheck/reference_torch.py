@@ -15,6 +15,7 @@ from drafcheck.plan.vocabulary import HEAD
 from drafcheck.reference import Reference, bare, combine, from_tensors, sound
 from drafcheck.source import Source, SourceStream
 from drafcheck.torch_pickle import PICKLE_LIMIT, is_legacy
+from drafcheck.words import plural
 
 
 def read_torch(source: Source) -> Reference:
@@ -85,5 +86,5 @@ def _values(record: object, storage: Callable[[str], bytes]) -> list[int] | None
     (count,), (step,) = record.shape, record.stride
     first = record.offset + record.storage.offset
     if count and first + (count - 1) * step >= len(all_values):
-        raise DecodeError(f"a tensor of {count} values that reaches past its storage of {len(all_values)}")
+        raise DecodeError(f"a tensor of {plural(count, 'value')} that reaches past its storage of {len(all_values)}")
     return [all_values[first + i * step] for i in range(count)]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from drafcheck.tensor import Trouble
+from drafcheck.words import count
 
 bytes_read: dict[str, int] = {}
 """How many bytes were read from each path in this process; tests and benchmarks look here."""
@@ -174,7 +175,7 @@ class LocalFile:
         except OSError as error:
             return f"{_reason(error)}, and was when it was opened", True
         if now.st_size != self._first.st_size:
-            return f"has {now.st_size:,} bytes, and had {self._first.st_size:,} when it was opened", True
+            return f"has {count(now.st_size, 'byte')}, and had {self._first.st_size:,} when it was opened", True
         if now.st_mtime_ns != self._first.st_mtime_ns:
             return "was written to, or replaced by another of its size, since it was opened", False
         return None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from drafcheck.errors import UsageError
 from drafcheck.plan.vocabulary import EMBEDDING, HEAD, is_another
+from drafcheck.words import count
 
 if TYPE_CHECKING:
     from drafcheck.checkpoint import Checkpoint
@@ -40,7 +41,10 @@ def why_no_head(s: Subject) -> str | None:
     other = next((size for size in told if size is not None and is_another(rows, size)), None)
     if other is None:
         return None
-    return f"the target's head: {head.tensor.name:.100} in --target-weights has {rows:,} rows for {other:,} tokens"
+    return (
+        f"the target's head: {head.tensor.name:.100} in --target-weights has {count(rows, 'row')} for "
+        f"{count(other, 'token')}"
+    )
 
 
 def _why_none(s: Subject, name: str) -> str:
@@ -122,8 +126,8 @@ def refuse_foreign(s: Subject, path: str) -> None:
     rows, size = head.tensor.shape[0], s.target.vocab_size if s.target is not None else None
     if size is not None and size > 0 and is_another(rows, size):
         raise UsageError(
-            f"--target-weights {path}: {head.tensor.name:.100} has {rows:,} rows, and the target {s.target_path} has "
-            f"{size:,} tokens: these are not its weights"
+            f"--target-weights {path}: {head.tensor.name:.100} has {count(rows, 'row')}, and the target "
+            f"{s.target_path} has {count(size, 'token')}: these are not its weights"
         )
 
 

@@ -29,6 +29,7 @@ from drafcheck.pickle_sweep import posing as sweep_posing
 from drafcheck.source import Bounded, Source, SourceError
 from drafcheck.tensor import Entry, Problem, Trouble, Uncopied
 from drafcheck.torch_zip import Archive, UnreadableError, as_torch, oddity
+from drafcheck.words import plural
 from drafcheck.zip_members import DEFLATED, STORED
 
 PICKLE_LIMIT = 64 << 20
@@ -238,7 +239,7 @@ class _Places:
             return None
         wanted = storage.numel * (DTYPE_BITS[storage.dtype] // 8) if storage.dtype else 0
         if wanted > info.file_size and name not in self._read:
-            raise PickleError(f"has {info.file_size} bytes in {name:.200}, where its pickle says {wanted}")
+            raise PickleError(f"has {plural(info.file_size, 'byte')} in {name:.200}, where its pickle says {wanted}")
         self._read.add(name)
         if info.compress_type not in (STORED, DEFLATED):
             raise PickleError(f"has a {name:.200} that is packed in a way that torch can not read")

@@ -18,6 +18,7 @@ from drafcheck.magic import ZIP
 from drafcheck.pickle_machine import PickleError
 from drafcheck.pickle_opcodes import Budget
 from drafcheck.source import Bounded, Source, SourceStream
+from drafcheck.words import plural
 from drafcheck.zip_ends import DIRECTORY_LIMIT, AsTorch, End, NoEndError, end_of
 from drafcheck.zip_members import DEFLATED, STORED, Unpacked, Window
 
@@ -49,7 +50,7 @@ def _end(source: Source) -> End:
     except NoEndError as error:
         raise PickleError(str(error)) from error
     if end.length > DIRECTORY_LIMIT:
-        raise UnreadableError(f"is a zip archive with a directory of {end.length} bytes")
+        raise UnreadableError(f"is a zip archive with a directory of {plural(end.length, 'byte')}")
     if end.start + end.length > source.size():
         raise PickleError("is a broken zip archive: its directory is not in the file")
     return end
@@ -62,8 +63,8 @@ def as_torch(source: Source) -> Iterator[Archive]:
     with _archive(source, AsTorch(source, end)) as archive:
         if len(archive.entries) != end.files:
             raise PickleError(
-                f"is a zip archive that readers take for different ones: its directory has {len(archive.entries)} "
-                f"files and says {end.files}"
+                "is a zip archive that readers take for different ones: its directory has "
+                f"{plural(len(archive.entries), 'file')} and says {end.files}"
             )
         yield archive
 
@@ -195,10 +196,11 @@ def _check_entry(info: ZipInfo, size: int) -> None:
     plain = info.compress_type == STORED and info.date_time[3:] == (0, 0, 0)
     if plain and info.file_size != info.compress_size:
         raise PickleError(
-            f"is a broken zip archive: its {name} is not packed, and {info.compress_size} bytes of {info.file_size}"
+            f"is a broken zip archive: its {name} is not packed, and {plural(info.compress_size, 'byte')} of "
+            f"{info.file_size}"
         )
     if info.file_size and not info.compress_size:
-        raise PickleError(f"is a broken zip archive: its {name} has {info.file_size} bytes packed in none")
+        raise PickleError(f"is a broken zip archive: its {name} has {plural(info.file_size, 'byte')} packed in none")
     if info.volume not in (0, 1):
         raise PickleError(f"is a broken zip archive: its {name} is on disk {info.volume} of several")
     if info.header_offset + LOCAL + info.compress_size > size:

@@ -10,6 +10,21 @@ def count(n: int | None, noun: str) -> str:
     return f"{'?' if n is None else format(n, ',')} {noun}{'' if n == 1 else 's'}"
 
 
+def plural(n: int, noun: str) -> str:
+    """As `count` with plain digits, for numbers that somebody may look for in a file: ``1 byte``, ``12000 bytes``."""
+    return f"{n} {noun}{'' if n == 1 else 's'}"
+
+
+def ends(n: int | None) -> str:
+    """How a verb ends after so many: ``1 state arrives``, ``2 states arrive``."""
+    return "s" if n == 1 else ""
+
+
+def are(n: int | None) -> str:
+    """``1 row is the same``, ``2 rows are the same``."""
+    return "is" if n == 1 else "are"
+
+
 def without_blanks(message: str) -> str:
     """A message in which an engine's error without words of its own, or of changing words, is told by its class."""
     for empty in ("Error: ...", "Error: "):

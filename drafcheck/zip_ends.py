@@ -11,6 +11,7 @@ import struct
 from typing import NamedTuple
 
 from drafcheck.source import Source
+from drafcheck.words import plural
 
 DIRECTORY_LIMIT = 16 << 20
 """The longest directory in bytes that is read; that of a state dict of 100,000 tensors has about 8 MB."""
@@ -72,9 +73,9 @@ def _check_wide(wide: bytes, disks: int) -> None:
     if disks != 1 or this or first:
         raise NoEndError("is a broken zip archive: its end says that it is one of several disks")
     if here != files:
-        raise NoEndError(f"is a broken zip archive: its end counts {files} files and {here} of them here")
+        raise NoEndError(f"is a broken zip archive: its end counts {plural(files, 'file')} and {here} of them here")
     if held < _WIDE_BYTES - 12:
-        raise NoEndError(f"is a broken zip archive: its end has a length of {held} bytes")
+        raise NoEndError(f"is a broken zip archive: its end has a length of {plural(held, 'byte')}")
 
 
 def _last(source: Source, size: int) -> tuple[int, bytes]:

@@ -146,7 +146,7 @@ REFUSED = {
     "has overlapping tensors": safetensors({"a": entry(), "b": entry(start=2, stop=6)}, bytes(6)),
     "has a hole of 2 bytes": safetensors({"a": entry(), "b": entry(start=6, stop=10)}, bytes(10)),
     "is truncated: its tensors need 4 bytes and 3 are there": safetensors({"t": entry()}, bytes(3)),
-    "has 1 bytes after its last tensor": safetensors({"t": entry()}, bytes(5)),
+    "has 1 byte after its last tensor": safetensors({"t": entry()}, bytes(5)),
     "half a surrogate pair": safetensors(b'{"\\ud800":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}'),
     "invalid control character": safetensors(b'{"a\x01":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}'),
     "NaN is not json": safetensors(b'{"t":{"dtype":"U8","shape":[0],"data_offsets":[0,0],"x":NaN}}'),

@@ -41,7 +41,7 @@ def test_pairs(formats: list[str], files: list[str], made: list[tuple[str, str |
 @pytest.mark.parametrize(
     ("formats", "files", "said"),
     [
-        (["json"], ["a", "b"], "2 times --output-file and 1 times --format"),
+        (["json"], ["a", "b"], "2 times --output-file and 1 time --format"),
         ([], ["a", "b"], "b has none"),
         (["json", "sarif"], [], "json and sarif would both go to standard output"),
         (["json", "sarif", "junit"], ["a.json"], "sarif and junit would both go to standard output"),

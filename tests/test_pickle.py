@@ -155,7 +155,7 @@ BROKEN = {
     "a persistent id": archive(state({"t": longs().replace(b"tQ", b"NtQ")}), {"0": LONGS}),
     "lacks the storage 0": archive(state({"t": longs()}), {}),
     "reaches past its storage of 48 bytes": archive(state({"t": longs((3, 3), (3, 1))}), {"0": LONGS}),
-    "a tensor with 2 sizes and 1 strides": archive(state({"t": longs((2, 3), (1,))}), {"0": LONGS}),
+    "a tensor with 2 sizes and 1 stride": archive(state({"t": longs((2, 3), (1,))}), {"0": LONGS}),
     "a tensor whose size is not a list of counts": archive(state({"t": longs((-2, 3), (3, 1))}), {"0": LONGS}),
     "exhausted before seeing STOP": archive(state({"t": longs()})[:-1], {"0": LONGS}),
     "takes from an empty stack": archive(b"\x80\x02}0s.", {}),

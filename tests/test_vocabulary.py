@@ -45,8 +45,10 @@ def test_decode_floats(dtype: str) -> None:
 
 @pytest.mark.parametrize("value", (0.5, float("nan"), float("inf")))
 def test_decode_says_when_values_are_not_whole(value: float) -> None:
-    with pytest.raises(DecodeError, match="1 of 2 values are not whole numbers"):
+    with pytest.raises(DecodeError, match="1 of 2 values is no whole number"):
         decode("F32", struct.pack("<2f", 1.0, value))
+    with pytest.raises(DecodeError, match="2 of 2 values are not whole numbers"):
+        decode("F32", struct.pack("<2f", value, value))
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -215,7 +215,7 @@ def test_buckets_that_refuse(bucket: Any, monkeypatch: pytest.MonkeyPatch, error
 
 def test_a_short_answer_is_no_answer(bucket: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(bucket), "cat_file", lambda *_, **__: b"{")
-    assert "1 bytes came where" in said("s3://bucket/models/draft")
+    assert "1 byte came where" in said("s3://bucket/models/draft")
 
 
 def test_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

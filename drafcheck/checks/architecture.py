@@ -19,7 +19,7 @@ from drafcheck.plan.vocabulary import HEAD
 from drafcheck.registry import Hit, rule
 from drafcheck.subject import Subject
 from drafcheck.targets import registered_since
-from drafcheck.words import shape
+from drafcheck.words import plural, shape
 
 if TYPE_CHECKING:
     from drafcheck.config import DraftConfig
@@ -74,7 +74,7 @@ def _built_in_full(s: Subject, config: DraftConfig, name: str) -> str:
     if entry is None or rows is None or built is None or built == rows or config.data.get("tie_word_embeddings"):
         return ""
     error = str(entry.get("error", "")).replace("{rows}", str(built)).replace("{size}", str(rows))
-    of_the_head = f": the head has {rows} rows, {name} is built with {built}, and {s.engine} stops"
+    of_the_head = f": the head has {plural(rows, 'row')}, {name} is built with {built}, and {s.engine} stops"
     return f"{of_the_head} ({error})" if error else of_the_head
 
 

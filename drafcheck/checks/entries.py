@@ -9,7 +9,7 @@ from drafcheck.contract import load_toml
 from drafcheck.finding import Confidence, Location
 from drafcheck.plan.model import MAPPING
 from drafcheck.registry import Hit
-from drafcheck.words import listed
+from drafcheck.words import listed, plural
 
 if TYPE_CHECKING:
     from drafcheck.plan.model import LoadPlan, Stopper
@@ -32,8 +32,8 @@ def no_tensors(s: Subject) -> Iterator[Hit]:
     inner = next((entry for entry in entries if entry.inside), None)
     if inner is not None:
         what = (
-            f"{inner.file} keeps its {inner.inside} tensors inside the key {inner.key!r:.60}; loaders take the "
-            "top-level items"
+            f"{inner.file} keeps its {plural(inner.inside, 'tensor')} inside the key {inner.key!r:.60}; loaders take "
+            "the top-level items"
         )
         help_ = f"save the inner dict alone: torch.save(torch.load(path, weights_only=True)[{inner.key!r:.60}], path)"
     else:

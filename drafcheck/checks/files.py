@@ -12,7 +12,7 @@ from drafcheck.contract import in_force, load_toml
 from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.registry import Hit, rule
 from drafcheck.tensor import Problem, Trouble
-from drafcheck.words import count, listed
+from drafcheck.words import are, count, listed
 
 if TYPE_CHECKING:
     from drafcheck.checkpoint import Index
@@ -182,7 +182,7 @@ def missing_shard(s: Subject) -> Iterator[Hit]:
         stops = f"{what}; {s.engine} stops: {selection.refused.error}"
         yield Hit(stops, place, help=_shard_help(lost), fixable=_stale(s))
     elif lost and not is_complete(s):
-        gone = f"{count(len(lost), 'tensor')} of the index {'is' if len(lost) == 1 else 'are'} lost"
+        gone = f"{count(len(lost), 'tensor')} of the index {are(len(lost))} lost"
         outcome = f"{s.engine} loads the rest without a word, and {gone}"
         yield Hit(f"{what}; {outcome}: {listed(lost)}", place, help=_shard_help(lost), fixable=_stale(s))
     else:
@@ -260,8 +260,8 @@ def _left_out(s: Subject, selection: Selection, index: Index, severity: Severity
         own = _not_in_any(selection, {t.name for t in file.header.tensors})
         if own:
             yield Hit(
-                f"{index.file} leaves out {name}, so that {s.engine} does not read it: "
-                f"{count(len(own), 'tensor')} {'is' if len(own) == 1 else 'are'} nowhere else: {listed(own)}",
+                f"{index.file} leaves out {name}, so that {s.engine} does not read it: {count(len(own), 'tensor')} "
+                f"{are(len(own))} nowhere else: {listed(own)}",
                 (Location(file=name, tensor=own[0]), Location(file=index.file)),
                 help="write the index again from the headers of all files, or remove it",
                 severity=severity,

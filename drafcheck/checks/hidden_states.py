@@ -20,7 +20,7 @@ from drafcheck.subject import Subject
 from drafcheck.targets import capturing_algorithms
 from drafcheck.trial import tried
 from drafcheck.width import hidden_size_meant, of_another_width
-from drafcheck.words import listed
+from drafcheck.words import ends, listed, plural
 
 if TYPE_CHECKING:
     from drafcheck.plan.model import WiringPlan
@@ -62,7 +62,8 @@ def _odd_width(s: Subject, fc: Fc) -> Iterator[Hit]:
     one = s.config.integer("target_hidden_size") or s.config.integer("hidden_size")
     if one and fc.columns % one:
         yield Hit(
-            f"`{fc.tensor.name}` takes {fc.columns} values, which is no multiple of the {one} of one hidden state",
+            f"`{fc.tensor.name}` takes {plural(fc.columns, 'value')}, which is no multiple of the {one} of one hidden "
+            "state",
             (fc.place,),
             help="set target_hidden_size to the hidden size of the target that the drafter was trained on",
             confidence=Confidence.LIKELY,
@@ -74,7 +75,7 @@ def _unlike_the_parameter(s: Subject, fc: Fc, w: WiringPlan) -> Hit:
     key = w.source if w.source != "default" or w.states != "aux" else "num_aux_hidden_states"
     keys = [k for k in (key, "target_hidden_size") if k in s.config.data or "." in k]
     return Hit(
-        f"`{fc.tensor.name}` takes {fc.columns} values, but {s.engine} builds it for {w.fc_in} "
+        f"`{fc.tensor.name}` takes {plural(fc.columns, 'value')}, but {s.engine} builds it for {w.fc_in} "
         f"({'embedding and last hidden state' if w.states == 'last' else states(w.num_aux, w.target_hidden)})"
         f"{unless_told(s)}",
         (fc.place, *(at(s, k) for k in keys)),
@@ -118,7 +119,10 @@ def _width_help(s: Subject, fc: Fc, w: WiringPlan) -> str:
         return f"set target_hidden_size to {real}, the width of one state of the target"
     if ids_option(s) and w.target_hidden and fc.columns % w.target_hidden == 0:
         number = fc.columns // w.target_hidden
-        return f"give the {number} layers that it was trained on to {ids_option(s)}: fc is then built for as many"
+        return (
+            f"give the {plural(number, 'layer')} that it was trained on to {ids_option(s)}: fc is then built for as "
+            "many"
+        )
     if w.ids is not None and w.target_hidden and fc.columns % w.target_hidden == 0:
         return _count_help(s, w, fc.columns // w.target_hidden)
     return "serve it with a release that builds fc for this width, or train the head again"
@@ -129,7 +133,7 @@ def _count_help(s: Subject, w: WiringPlan, number: int) -> str:
     read = s.contract.read.get("num_aux", []) if s.contract is not None else []
     key = next((k for k in read if isinstance(k, str) and k.isidentifier()), None)
     if len(w.ids or ()) != number or f"len {w.source}" in read:
-        return f"list the {number} layers that the drafter was trained on in {w.source}"
+        return f"list the {plural(number, 'layer')} that the drafter was trained on in {w.source}"
     if key is None:
         return "serve it with a release that builds fc for this width, or train the head again"
     place = f" in {s.config.body}" if s.config is not None and s.config.body else ""
@@ -146,8 +150,8 @@ def _only_the_count_differs(s: Subject, w: WiringPlan) -> bool:
 def _unlike_the_states(s: Subject, fc: Fc, w: WiringPlan) -> Hit:
     number = len(w.layer_outputs or ())
     return Hit(
-        f"`{fc.tensor.name}` takes {fc.columns} values ({states(w.num_aux, w.target_hidden)}), but {s.engine} "
-        f"captures {number} of the target's layers: {w.fed} arrive",
+        f"`{fc.tensor.name}` takes {plural(fc.columns, 'value')} ({states(w.num_aux, w.target_hidden)}), but "
+        f"{s.engine} captures {number} of the target's layers: {w.fed} arrive{ends(w.fed)}",
         (fc.place,),
         help=list_layers(s),
     )
@@ -177,8 +181,8 @@ def aux_not_captured(s: Subject) -> Iterator[Hit]:
         yield from _layers_not_captured(s, w)
     elif w.captured is False and not _launched_otherwise(s):
         yield Hit(
-            f"no auxiliary hidden states are captured ({w.why_not}): `{fc.tensor.name}` takes {fc.columns} values, "
-            f"{_what_arrives(s, w)}",
+            f"no auxiliary hidden states are captured ({w.why_not}): `{fc.tensor.name}` takes "
+            f"{plural(fc.columns, 'value')}, {_what_arrives(s, w)}",
             (fc.place, *_why_places(s, w)),
             help=_capture_help(s, w),
             fixable=switched_on(s) is not None,
@@ -186,7 +190,8 @@ def aux_not_captured(s: Subject) -> Iterator[Hit]:
         )
     elif w.captured and w.fc_applied is False and not _refused_before(s, fc, w):
         yield Hit(
-            f"the width test skips `{fc.tensor.name}`: {w.fed} values arrive, as many as the embedding has",
+            f"the width test skips `{fc.tensor.name}`: {plural(w.fed or 0, 'value')} arrive{ends(w.fed)}, as many as "
+            "the embedding has",
             (fc.place,),
             help=list_layers(s),
         )
@@ -325,8 +330,8 @@ def _replaced_all_the_same(s: Subject, tables: list[str], own: int, theirs: int)
     key = "draft_vocab_size"
     says_null = key in s.config.data and s.config.data[key] is None
     return Hit(
-        f"{s.engine} puts the target's tables of {theirs} columns in the place of {listed(tables)}, whatever their "
-        f"width: the drafter computes with {own}, and the first forward pass fails",
+        f"{s.engine} puts the target's tables of {plural(theirs, 'column')} in the place of {listed(tables)}, "
+        f"whatever their width: the drafter computes with {own}, and the first forward pass fails",
         (s.config.at(key if says_null else "hidden_size"), s.target.at(*s.target.route, "hidden_size")),
         help=f"set {key} to the number of rows of the drafter's own lm_head.weight, and ship it with its embed_tokens"
         if says_null
@@ -359,8 +364,8 @@ def _another_width(s: Subject, said: int | None, theirs: int) -> Iterator[Hit]:
     if not fits or said in (None, theirs) or s.wiring is None or s.wiring.states != "aux" or not s.wiring.captured:
         return
     yield Hit(
-        f"`fc` is made for states of {said} values, the target's are {theirs} wide: {s.engine} ends at the first "
-        "request",
+        f"`fc` is made for states of {plural(said, 'value')}, the target's are {theirs} wide: {s.engine} ends at the "
+        "first request",
         (s.config.at("target_hidden_size"), s.target.at(*s.target.route, "hidden_size")),
         help="serve it with the target that it was trained on",
     )

@@ -10,6 +10,7 @@ from drafcheck.contract import Engine, Table, releases
 from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.plan.kv import Cache, asked, draft_cache, goes_together, pages, target_cache
 from drafcheck.registry import Hit, rule
+from drafcheck.words import plural
 
 if TYPE_CHECKING:
     from drafcheck.subject import Subject
@@ -50,9 +51,9 @@ def kv_layout(s: Subject) -> Iterator[Hit]:
     able = [n for n in _POWERS if _divides(n, target, draft) and goes_together(entry, target, draft, (n, n))]
     certain = s.engine.exact and s.contract.proven and (told or not able)
     yield Hit(
-        f"{s.engine} {_wants(entry, target)}, and stops ({entry['error']}): a token takes {ours} numbers in a "
-        f"layer of the draft ({_sum(draft, ours)}) and {theirs} in one of the target ({_sum(target, theirs)})"
-        f"{f' on each of {both[0]} ranks' if both[0] > 1 else ''}",
+        f"{s.engine} {_wants(entry, target)}, and stops ({entry['error']}): a token takes {plural(ours, 'number')} in "
+        f"a layer of the draft ({_sum(draft, ours)}) and {theirs} in one of the target "
+        f"({_sum(target, theirs)}){f' on each of {both[0]} ranks' if both[0] > 1 else ''}",
         _places(s),
         help=_help(s.engine, entry, target, draft, [] if told else able),
         severity=Severity.ERROR if certain else Severity.WARNING,
@@ -95,7 +96,7 @@ def _places(s: Subject) -> tuple[Location, ...]:
 
 
 def _help(engine: Engine, entry: Table, target: Cache, draft: Cache, able: list[int]) -> str | None:
-    ways = [f"serve with {_numbers(able)} ranks (--tp)"] if able else []
+    ways = [f"serve with {_numbers(able)} {'rank' if able == [1] else 'ranks'} (--tp)"] if able else []
     if entry.get("one_group"):
         ways.append(f"serve with {entry['one_group'][0]}")
     later = (Engine(engine.name, str(v), v, exact=True) for v in releases(engine.name) if v > engine.known)

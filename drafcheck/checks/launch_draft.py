@@ -11,6 +11,7 @@ from drafcheck.contract import in_force, load_toml
 from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.heads import draft_class, head_in
 from drafcheck.registry import Hit, rule
+from drafcheck.words import plural
 
 if TYPE_CHECKING:
     from drafcheck.subject import Subject
@@ -40,7 +41,7 @@ def draft_depth(s: Subject) -> Iterator[Hit]:
     asked = launch.number_of(facts["steps"])
     depth = _trained(s, "steps")
     if asked is not None and depth is not None and asked > depth[0]:
-        yield _too_deep(s, facts["steps"], asked, f"the head was trained for {depth[0]} steps", depth)
+        yield _too_deep(s, facts["steps"], asked, f"the head was trained for {plural(depth[0], 'step')}", depth)
     block = _trained(s, "block")
     for key in facts["block"] if block is not None else ():
         tokens, most = launch.number_of(key), block[0] - 1 + facts["given"] if block else 0

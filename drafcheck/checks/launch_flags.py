@@ -11,7 +11,7 @@ from drafcheck.contract import Table
 from drafcheck.draftmode import one_of
 from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.registry import Hit, rule
-from drafcheck.words import count, listed
+from drafcheck.words import count, listed, plural
 
 if TYPE_CHECKING:
     from drafcheck.launch.model import Launch, Option
@@ -271,7 +271,7 @@ def _tree(s: Subject, launch: Launch, book: Table) -> Iterator[Hit]:
     room = topk + (steps - 1) * topk * topk + 1
     if tree and applies(tree, s) and tokens > room:
         yield Hit(
-            f"{tokens} draft tokens do not fit a tree of {steps} steps and topk {topk}, which has {room}: "
+            f"{tokens} draft tokens do not fit a tree of {plural(steps, 'step')} and topk {topk}, which has {room}: "
             f"{s.engine} dies at the first request ({tree['error']})",
             places,
             help=f"write {spelled(book, 'tokens')} {room} or less, or take more steps",

@@ -20,7 +20,7 @@ from drafcheck.trained import (
     release_that_reads,
     trained_on,
 )
-from drafcheck.words import count
+from drafcheck.words import count, ends, plural
 
 if TYPE_CHECKING:
     from drafcheck.plan.model import WiringPlan
@@ -82,9 +82,10 @@ def _wrong_ids(s: Subject, w: WiringPlan) -> Iterator[Hit]:
         yield from _hand_over_nothing(s, w, lost)
     twice = sorted(i for i, times in Counter(ids).items() if times > 1)
     if twice:
+        arrive = len(set(ids))
         yield Hit(
-            f"layer {id_list(twice)} more than once: a layer is handed over once, so {len(set(ids))} states arrive "
-            f"for {len(ids)} ids",
+            f"layer {id_list(twice)} more than once: a layer is handed over once, so {plural(arrive, 'state')} "
+            f"arrive{ends(arrive)} for {len(ids)} ids",
             place,
             help="list each layer once",
         )
@@ -142,8 +143,8 @@ def _range(s: Subject, w: WiringPlan) -> str:
         return "there is no output before the first layer, and the first request dies"
     last = w.depth - 1 if s.target_class.final else w.depth - 2
     return (
-        f"{s.target_class.architecture} has {count(w.depth, 'layer')} and hands over the outputs of 0 to {last}, "
-        f"so {arrived} of {len(w.ids or ())} states arrive"
+        f"{s.target_class.architecture} has {count(w.depth, 'layer')} and hands over the outputs of 0 to {last}, so "
+        f"{arrived} of {plural(len(w.ids or ()), 'state')} arrive{ends(arrived)}"
     )
 
 
@@ -151,8 +152,8 @@ def _default_collides(s: Subject, w: WiringPlan) -> Iterator[Hit]:
     if w.inputs is None or w.layer_outputs is None or len(w.layer_outputs) == len(w.inputs):
         return
     yield Hit(
-        f"the target has {count(w.depth, 'layer')}: of the {len(w.inputs)} default layers of {s.engine} only "
-        f"{len(w.layer_outputs)} exist",
+        f"the target has {count(w.depth, 'layer')}: of the {plural(len(w.inputs), 'default layer')} of {s.engine} "
+        f"only {len(w.layer_outputs)} exist{ends(len(w.layer_outputs))}",
         (s.target.at(*s.target.route, "num_hidden_layers"),) if s.target is not None else (),
         help=list_layers(s),
     )

@@ -12,6 +12,7 @@ from drafcheck.plan.inverse import FLAGS, INVERTED
 from drafcheck.plan.model import VocabularyPlan
 from drafcheck.plan.vocabulary import count_kept, is_another, is_padding, is_reduced
 from drafcheck.registry import Hit, rule
+from drafcheck.words import are, count, ends, plural
 
 if TYPE_CHECKING:
     from drafcheck.subject import Subject
@@ -61,8 +62,8 @@ def d2t_out_of_range(s: Subject) -> Iterator[Hit]:
     wrong = [(i, t) for i, t in enumerate(v.targets) if not 0 <= t < v.vocab]
     first, token = wrong[0]
     yield Hit(
-        f"{len(wrong):,} of {len(v.targets):,} draft ids fall outside {whose(v)} {v.vocab} tokens, "
-        f"first draft id {first}: token {token}{_stops(s, 'outside')}",
+        f"{len(wrong):,} of {count(len(v.targets), 'draft id')} fall{ends(len(wrong))} outside {whose(v)} "
+        f"{plural(v.vocab, 'token')}, first draft id {first}: token {token}{_stops(s, 'outside')}",
         at(v.d2t_tensor),
         help="write the d2t that was made for this target (target token minus draft id)",
         confidence=sure(v),
@@ -105,7 +106,7 @@ def d2t_not_unique(s: Subject) -> Iterator[Hit]:
     if repeated:
         one, two, token = _first_twins(v.targets)
         yield Hit(
-            f"{repeated:,} of {len(v.targets):,} draft ids repeat the token of an earlier one, "
+            f"{repeated:,} of {count(len(v.targets), 'draft id')} repeat{ends(repeated)} the token of an earlier one, "
             f"first draft ids {one} and {two}: token {token}{_stops(s, 'twice')}",
             at(v.d2t_tensor),
             help="write the d2t that this lm_head was trained with",
@@ -184,8 +185,9 @@ def d2t_identity(s: Subject) -> Iterator[Hit]:
     n = len(v.raw)
     if not is_reduced(n, v.vocab) or (v.t2d is not None and v.t2d.count(1) == n == v.t2d[:n].count(1)):
         return
+    every = "the one value of d2t is" if n == 1 else f"all {n} values of d2t are"
     yield Hit(
-        f"all {n} values of d2t are zero, {whose(v)} vocabulary has {v.vocab} tokens: the mapping was never filled",
+        f"{every} zero, {whose(v)} vocabulary has {plural(v.vocab, 'token')}: the mapping was never filled",
         at(v.d2t_tensor),
         help=help_without_d2t(s, v),
         confidence=sure(v),
@@ -223,7 +225,7 @@ def t2d_mismatch(s: Subject) -> Iterator[Hit]:
         return
     from drafcheck.fix.repairs.mapping import right_mask
 
-    outcome = f"t2d keeps {kept} tokens and d2t reaches {len(v.targets)}; {both} are the same"
+    outcome = f"t2d keeps {plural(kept, 'token')} and d2t reaches {len(v.targets)}; {both} {are(both)} the same"
     yield Hit(
         outcome if kept else f"t2d keeps no token at all and d2t reaches {len(v.targets)}: the mask was never filled",
         at(v.t2d_tensor, v.d2t_tensor),
@@ -246,7 +248,8 @@ def is_sound(v: VocabularyPlan) -> bool:
 def _mask_length(v: VocabularyPlan, length: int) -> Iterator[Hit]:
     if v.target_vocab is not None and is_another(length, v.target_vocab):
         yield Hit(
-            f"t2d has {length} flags for the target's {v.target_vocab} tokens: it was made for another vocabulary",
+            f"t2d has {plural(length, 'flag')} for the target's {plural(v.target_vocab, 'token')}: it was made for "
+            "another vocabulary",
             at(v.t2d_tensor),
             help="write the mapping that was made for this target",
             confidence=Confidence.LIKELY,
@@ -320,7 +323,8 @@ def other_map(s: Subject, v: VocabularyPlan, rows: int) -> Hit:
     """DC302's finding on a d2t that is there the wrong way round: an entry for each target token."""
     holds = "t2d's flags" if v.meant == FLAGS else "the inverse map, the draft id of each token"
     return Hit(
-        f"d2t has {len(v.raw or ())} values, one for each target token, and lm_head {rows} rows: it holds {holds}",
+        f"d2t has {plural(len(v.raw or ()), 'value')}, one for each target token, and lm_head {plural(rows, 'row')}: "
+        f"it holds {holds}",
         at(v.d2t_tensor, v.head_tensor),
         help="write target token minus draft id for each draft id",
         confidence=v.certainty,

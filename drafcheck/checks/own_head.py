@@ -12,6 +12,7 @@ from drafcheck.heads import misfit
 from drafcheck.plan.model import VocabularyPlan
 from drafcheck.plan.vocabulary import HEAD, is_reduced
 from drafcheck.registry import Hit, rule
+from drafcheck.words import plural
 
 if TYPE_CHECKING:
     from drafcheck.subject import Subject
@@ -45,9 +46,10 @@ def missing_lm_head(s: Subject) -> Iterator[Hit]:
         stays = "stay uninitialised" if load.refused is None else "are in no tensor"
         wanted = load.refused is not None and load.refused.cause == "missing" and load.refused.parameter == HEAD
         stops = f", and it stops ({load.refused.error})" if load.refused is not None and wanted else ""
+        rows = rows_built(load) or v.draft_vocab
         yield Hit(
-            f"no lm_head in the checkpoint: the {rows_built(load) or v.draft_vocab or '?'} rows "
-            f"that {s.engine} builds {stays}{stops}",
+            f"no lm_head in the checkpoint: the {plural(rows, 'row') if rows else '? rows'} that {s.engine} builds "
+            f"{stays}{stops}",
             (key(s, "draft_vocab_size"),),
             help=help_headless(s),
         )
@@ -56,7 +58,8 @@ def missing_lm_head(s: Subject) -> Iterator[Hit]:
 def _borrowed_and_renumbered(v: VocabularyPlan) -> Iterator[Hit]:
     if v.raw is not None and any(v.raw):
         yield Hit(
-            f"the target's head is borrowed (draft_vocab_size is null), but d2t renumbers its first {len(v.raw)} rows",
+            "the target's head is borrowed (draft_vocab_size is null), but d2t renumbers its first "
+            f"{plural(len(v.raw), 'row')}",
             at(v.d2t_tensor),
             help="export the reduced lm_head that belongs to this d2t, or leave d2t out",
         )
@@ -102,9 +105,11 @@ def tied_head(s: Subject) -> Iterator[Hit]:
         return
     copy = v.head_rows is not None and v.head_rows == v.vocab and not renumbered and _target_ties(s)
     what = (
-        f"the lm_head in the file ({v.head_rows} rows) is dropped" if has_head(load) else "no head of its own is left"
+        f"the lm_head in the file ({plural(v.head_rows or 0, 'row')}) is dropped"
+        if has_head(load)
+        else "no head of its own is left"
     )
-    mapped = f", while d2t maps {len(v.raw)} draft ids" if v.raw is not None and renumbered else ""
+    mapped = f", while d2t maps {plural(len(v.raw), 'draft id')}" if v.raw is not None and renumbered else ""
     from drafcheck.fix.repairs.vocabulary import untied
 
     usual = "the target's embedding table is the head"

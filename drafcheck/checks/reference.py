@@ -70,7 +70,7 @@ def _less(sure: Confidence) -> Confidence:
 
 def _doubts(found: Comparison) -> str:
     said = "" if found.ordered else ", a t2d alone, taken in the order of token ids"
-    return said + (f", made for {found.other_vocab:,} target tokens" if found.other_vocab is not None else "")
+    return said + (f", made for {count(found.other_vocab, 'target token')}" if found.other_vocab is not None else "")
 
 
 def _differences(found: Comparison) -> str:
@@ -97,7 +97,8 @@ def _fit(found: Comparison) -> str:
         return f"use {theirs} if lm_head came from it: the checkpoint has no mapping of its own"
     if found.permutation:
         return (
-            f"a permutation: all {found.size_here:,} rows of lm_head can be put into the reference's order without loss"
+            f"a permutation: all {count(found.size_here, 'row')} of lm_head can be put into the reference's order "
+            "without loss"
         )
     if not found.orphan_rows:
         theirs = count(found.size_there, "draft id")

@@ -9,6 +9,7 @@ from drafcheck.beside import embedding_beside, head_beside, tokens_of_rows
 from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.registry import Hit, rule
 from drafcheck.targethead import own_embedding
+from drafcheck.words import count, ends, plural
 
 if TYPE_CHECKING:
     from drafcheck.subject import Subject
@@ -38,8 +39,8 @@ def embedding_differs(s: Subject) -> Iterator[Hit]:
     (found, _, (ours, theirs)), tensor = embedding_beside(s), own_embedding(s)
     if found is not None and found.differ and tensor is not None:
         yield Hit(
-            f"`{ours}` is not the target's `{theirs}`: {found.differ:,} of {found.rows:,} sampled rows differ, by up "
-            f"to {found.largest:.3g} (median cosine {found.cosine:.3f})",
+            f"`{ours}` is not the target's `{theirs}`: {found.differ:,} of {count(found.rows, 'sampled row')} "
+            f"differ{ends(found.differ)}, by up to {found.largest:.3g} (median cosine {found.cosine:.3f})",
             (Location(file=tensor.file, tensor=tensor.name),),
             help="serve with the target that it was trained on, or copy that target's embedding",
         )
@@ -93,8 +94,8 @@ def _wrong(found: Alignment, named: str) -> str:
     reading, share = max(list(found.agree.items())[1:], key=lambda told: told[1], default=("", 0.0))
     instead = f"; read as {reading} it is {share:.0%}" if share >= _GOOD else ""
     return (
-        f"{found.named:.0%} of {found.sampled} sampled rows of lm_head have the neighbours of the token {named} "
-        f"(by chance {found.chance:.1%}){instead}"
+        f"{found.named:.0%} of {plural(found.sampled, 'sampled row')} of lm_head have the neighbours of the token "
+        f"{named} (by chance {found.chance:.1%}){instead}"
     )
 
 
@@ -104,7 +105,7 @@ def _partly(found: Alignment, named: str, targets: Sequence[int]) -> str:
     rows = ", ".join(f"{row} (token {targets[row]})" for row in found.doubted[:_SHOWN])
     return (
         f"about {found.amiss:.0%} of the rows of lm_head are those of other tokens than those {named}: "
-        f"{found.named:.0%} of {found.sampled} sampled ones have the neighbours of their token (by chance "
-        f"{found.chance:.1%}), and {len(found.doubted)} lie farther from it than from half of the others, "
-        f"such as {rows}{instead}"
+        f"{found.named:.0%} of {plural(found.sampled, 'sampled one')} have the neighbours of their token (by chance "
+        f"{found.chance:.1%}), and {len(found.doubted)} lie{ends(len(found.doubted))} farther from it than from half "
+        f"of the others, such as {rows}{instead}"
     )

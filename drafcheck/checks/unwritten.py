@@ -16,7 +16,7 @@ from drafcheck.plan.vocabulary import HEAD
 from drafcheck.plan.wiring import is_fc
 from drafcheck.registry import Hit, rule
 from drafcheck.tensors import layer_of
-from drafcheck.words import count, listed
+from drafcheck.words import are, count, listed
 
 if TYPE_CHECKING:
     from drafcheck.subject import Subject
@@ -127,9 +127,7 @@ def _unwritten(s: Subject, missing: list[Parameter]) -> Hit:
 def _alone(plan: LoadPlan, parameters: list[str]) -> str:
     """Which tensors wait for one that never comes."""
     waiting = [t.name for name in parameters for t in plan.waiting.get(name, [])]
-    return (
-        f"; {listed(waiting)} {'is' if len(waiting) == 1 else 'are'} only read with the counterpart" if waiting else ""
-    )
+    return f"; {listed(waiting)} {are(len(waiting))} only read with the counterpart" if waiting else ""
 
 
 def _file(s: Subject) -> str | None:

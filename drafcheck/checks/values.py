@@ -11,7 +11,7 @@ from drafcheck.modelconfig import dtype_built
 from drafcheck.registry import Hit, rule
 from drafcheck.valuescan.formats import BUILT
 from drafcheck.width import of_another_width
-from drafcheck.words import count, listed
+from drafcheck.words import are, count, listed
 
 if TYPE_CHECKING:
     from drafcheck.checkpoint import WeightFile
@@ -57,7 +57,10 @@ def place(tensor: Tensor) -> tuple[Location, ...]:
 
 def partly(values: TensorValues) -> str:
     """What to say of a tensor of which only a part was read."""
-    return "" if values.whole else f" in the {values.seen:,} of {values.tensor.numel:,} values that were read"
+    if values.whole:
+        return ""
+    were = "was" if values.seen == 1 else "were"
+    return f" in the {values.seen:,} of {count(values.tensor.numel, 'value')} that {were} read"
 
 
 def changed(s: Subject) -> Iterator[Hit]:
@@ -125,8 +128,7 @@ def non_finite(s: Subject) -> Iterator[Hit]:
             many = count(v.bad, "value")
             fate = "" if matters or v.tensor not in replaced else f"; {s.engine} replaces it with the target's"
             yield Hit(
-                f"`{v.tensor.name}` holds {many} that {'is' if v.bad == 1 else 'are'} Inf or NaN{partly(v)}{_first(v)}"
-                f"{fate}",
+                f"`{v.tensor.name}` holds {many} that {are(v.bad)} Inf or NaN{partly(v)}{_first(v)}{fate}",
                 place(v.tensor),
                 help="export the drafter again from a training state that has none",
                 severity=Severity.ERROR if matters else Severity.NOTE,

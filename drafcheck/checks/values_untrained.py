@@ -15,7 +15,7 @@ from drafcheck.registry import Hit, rule
 from drafcheck.source import SourceError
 from drafcheck.valuescan.formats import FLOATS
 from drafcheck.valuescan.model import Unread
-from drafcheck.words import count, listed
+from drafcheck.words import are, count, listed
 
 if TYPE_CHECKING:
     from drafcheck.plan.model import Parameter
@@ -153,11 +153,12 @@ def _initial(s: Subject) -> Iterator[Hit]:
     still = bool(norms) and all(_in_float32(s, v) for v in (*norms, *matrices))
     sure = still or _untouched_head(s, config)
     little = "" if sure else ", or was trained very little"
-    ones = f", and {count(len(norms), 'norm')} {'is' if len(norms) == 1 else 'are'} exactly one" if norms else ""
+    ones = f", and {count(len(norms), 'norm')} {are(len(norms))} exactly one" if norms else ""
+    these, them = ("1 matrix is", "it") if len(matrices) == 1 else (f"{len(matrices):,} matrices are", "them")
     step = ", which a step of training in float32 ends" if still else ""
     yield Hit(
-        f"the head looks as it came from its initialisation{little}: {len(matrices):,} matrices are spread as "
-        f"{fits[0].by} draws them{ones}{step}",
+        f"the head looks as it came from its initialisation{little}: {these} spread as {fits[0].by} draws "
+        f"{them}{ones}{step}",
         tuple(Location(file=v.tensor.file, tensor=v.tensor.name) for v in matrices[:3]),
         help="export the training state that you meant: this one was saved before the first step, or is another object"
         if sure

@@ -10,6 +10,7 @@ from drafcheck.finding import Confidence, Severity
 from drafcheck.plan.model import LoadPlan, Refusal
 from drafcheck.plan.vocabulary import EMBEDDING, is_another, named
 from drafcheck.registry import Hit, rule
+from drafcheck.words import plural
 
 if TYPE_CHECKING:
     from drafcheck.subject import Subject
@@ -39,7 +40,7 @@ def vocab_size(s: Subject) -> Iterator[Hit]:
     rows = tensor.shape[0] if tensor is not None and tensor.shape and tensor not in load.nameless else size
     if rows != size and any(t is tensor for t in load.lost.tensors()):
         yield Hit(
-            f"vocab_size is {size}, embed_tokens has {rows} rows: {s.engine} refuses it at load",
+            f"vocab_size is {size}, embed_tokens has {plural(rows, 'row')}: {s.engine} refuses it at load",
             (*at(tensor), key(s, "vocab_size")),
             help=f"set vocab_size to {rows}",
             fixable=_fitted(s),
@@ -74,7 +75,7 @@ def _spread(s: Subject, size: int) -> Hit | None:
     if table in load.parameters and size <= last < (v.vocab or 0):
         outcome = f"d2t reaches token {last}, and {s.engine} has no place for it (IndexError at the first logits)"
     elif contract.mapping.get("asserts") and table not in load.parameters and built not in (None, size):
-        outcome = f"the head has {built} rows, and {s.engine} stops at the first logits (AssertionError)"
+        outcome = f"the head has {plural(built or 0, 'row')}, and {s.engine} stops at the first logits (AssertionError)"
     else:
         return None
     vocab = v.target_vocab or built

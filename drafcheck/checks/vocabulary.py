@@ -14,6 +14,7 @@ from drafcheck.plan.model import MAPPING, LoadPlan, VocabularyPlan
 from drafcheck.plan.vocabulary import HEAD, is_reduced, kept_tokens
 from drafcheck.registry import Hit, rule
 from drafcheck.tensor import Tensor
+from drafcheck.words import plural
 
 if TYPE_CHECKING:
     from drafcheck.config import DraftConfig
@@ -111,7 +112,8 @@ def missing_d2t(s: Subject) -> Iterator[Hit]:
         )
     elif reduced and not v.tied and not v.head_from_target and not _other_rows(v, load):
         yield Hit(
-            f"lm_head has {rows} rows for {whose(v)} {v.vocab} tokens and {_is_none(s, load)}: {without}",
+            f"lm_head has {plural(rows or 0, 'row')} for {whose(v)} {plural(v.vocab or 0, 'token')} and "
+            f"{_is_none(s, load)}: {without}",
             at(v.head_tensor) or (key(s, "draft_vocab_size"),),
             help=_help_to_map(s, v, load, rows),
             confidence=sure(v),
@@ -153,8 +155,8 @@ def _no_table(s: Subject, v: VocabularyPlan, load: LoadPlan) -> Iterator[Hit]:
     spelt_otherwise = any(t.name.endswith(".d2t") for t in load.nameless.ending("d2t"))  # DC105's
     if load.refused is not None and not load.mappings and not spelt_otherwise:
         yield Hit(
-            f"no d2t: {s.engine} builds one of {table.shape[0]} values (draft_vocab_size is not vocab_size) and stops "
-            f"({load.refused.error})",
+            f"no d2t: {s.engine} builds one of {plural(table.shape[0], 'value')} (draft_vocab_size is not vocab_size) "
+            f"and stops ({load.refused.error})",
             (*at(v.head_tensor), key(s, "draft_vocab_size")),
             help=help_without_d2t(s, v),
             fixable=_mapped(s),
@@ -211,9 +213,12 @@ def draft_vocab_size(s: Subject) -> Iterator[Hit]:
     if v.head_rows is not None and built is not None and v.head_rows != built and not v.tied:
         config_is_wrong = v.raw is None or len(v.raw) != built
         yield Hit(
-            f"lm_head has {v.head_rows} rows, {s.engine} builds {built} {_why_built(s, v)} and stops{_others(v)}",
+            f"lm_head has {plural(v.head_rows, 'row')}, {s.engine} builds {built} {_why_built(s, v)} and "
+            f"stops{_others(v)}",
             (*at(v.head_tensor), key(s, "draft_vocab_size")),
-            help=f"set draft_vocab_size to {v.head_rows}" if config_is_wrong else f"export the lm_head of {built} rows",
+            help=f"set draft_vocab_size to {v.head_rows}"
+            if config_is_wrong
+            else f"export the lm_head of {plural(built, 'row')}",
             fixable=_resized(s),
         )
         return
@@ -243,12 +248,12 @@ def _why_built(s: Subject, v: VocabularyPlan) -> str:
 
 def _others(v: VocabularyPlan) -> str:
     """The other sizes of the draft vocabulary, for comparison."""
-    known = [f"d2t has {len(v.raw)} values" if v.raw is not None else "", _kept(v)]
+    known = [f"d2t has {plural(len(v.raw), 'value')}" if v.raw is not None else "", _kept(v)]
     return "".join(f"; {text}" for text in known if text)
 
 
 def _kept(v: VocabularyPlan) -> str:
-    return f"t2d keeps {v.t2d.count(1)} tokens" if v.t2d is not None else ""
+    return f"t2d keeps {plural(v.t2d.count(1), 'token')}" if v.t2d is not None else ""
 
 
 def _mapping_refused(s: Subject, v: VocabularyPlan) -> list[Hit]:
@@ -261,7 +266,7 @@ def _mapping_refused(s: Subject, v: VocabularyPlan) -> list[Hit]:
     built = load.parameters[name].shape[0]
     return [
         Hit(
-            f"d2t has the shape {list(refused.tensor.shape)}, {s.engine} builds {built} values for it "
+            f"d2t has the shape {list(refused.tensor.shape)}, {s.engine} builds {plural(built, 'value')} for it "
             f"{_why_built(s, v)} and refuses: {refused.error}",
             (*at(refused.tensor, v.head_tensor), key(s, "draft_vocab_size")),
             help="write the d2t that this lm_head was trained with",
@@ -285,7 +290,8 @@ def _mapping_length(s: Subject, v: VocabularyPlan, built: int | None) -> Iterato
         return
     if len(tensor.shape) != 1:
         yield Hit(
-            f"d2t has the shape {list(tensor.shape)}; one value for each of the {rows} rows of lm_head is read",
+            f"d2t has the shape {list(tensor.shape)}; one value for each of the {plural(rows, 'row')} of lm_head is "
+            "read",
             at(tensor, v.head_tensor),
             help=f"store d2t with the shape [{rows}]",
             fixable=_resized(s),
@@ -300,7 +306,8 @@ def _mapping_length(s: Subject, v: VocabularyPlan, built: int | None) -> Iterato
         outcome = f"draft ids from {tensor.numel} on end the server" if short else "it is another head's mapping"
         outcome = f"{s.engine} stops ({said})" if said else outcome
         yield Hit(
-            f"d2t has {tensor.numel} values, lm_head {rows} rows: {outcome}{'; ' + _kept(v) if _kept(v) else ''}",
+            f"d2t has {plural(tensor.numel, 'value')}, lm_head {plural(rows, 'row')}: "
+            f"{outcome}{'; ' + _kept(v) if _kept(v) else ''}",
             (*at(tensor, v.head_tensor), key(s, "draft_vocab_size")),
             help="write the d2t that this lm_head was trained with",
             severity=Severity.ERROR if short or said else Severity.WARNING,

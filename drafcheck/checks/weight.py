@@ -12,7 +12,7 @@ from drafcheck.subject import Subject
 from drafcheck.tensor import Tensor
 from drafcheck.tensors import Tensors
 from drafcheck.width import of_another_width
-from drafcheck.words import listed, share
+from drafcheck.words import listed, plural, share
 
 WORTH_A_LINE = 0.01
 """Less than this share of the file is not spoken of."""
@@ -79,7 +79,7 @@ def _bytes(number: int) -> str:
     for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if number >= factor:
             return f"{number / factor:.1f} {unit}"
-    return f"{number} bytes"
+    return plural(number, "byte")
 
 
 def _worth_a_line(s: Subject, tensors: list[Tensor]) -> bool:

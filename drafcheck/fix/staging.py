@@ -20,6 +20,7 @@ from drafcheck.fix.pieces import Piece, Span, size_of
 from drafcheck.fix.stream import Stream, Tick
 from drafcheck.place import Place
 from drafcheck.source import LocalFile, SourceError
+from drafcheck.words import are, count
 
 LOCK = "lock"
 NEW = "new"
@@ -181,7 +182,8 @@ def _need_room(folder: Path, total: int) -> None:
     free = disk.f_frsize * (disk.f_bavail if os.geteuid() else disk.f_bfree)
     if disk.f_blocks and free < total:
         raise UsageError(
-            f"the disk is full: {total:,} bytes are to be written and {free:,} are free; nothing was changed"
+            f"the disk is full: {count(total, 'byte')} {are(total)} to be written and {free:,} {are(free)} free; "
+            "nothing was changed"
         )
 
 

@@ -16,6 +16,7 @@ from drafcheck.plan.quick import confirmed
 from drafcheck.source import SourceError
 from drafcheck.tensor import Tensor
 from drafcheck.tensors import Tensors
+from drafcheck.words import plural
 
 if TYPE_CHECKING:
     from drafcheck.checkpoint import Checkpoint
@@ -226,7 +227,7 @@ def _values(tensor: Tensor, data: bytes) -> list[int]:
     """The whole numbers in the bytes of a tensor. Raises DecodeError."""
     values = decode(tensor.dtype, data)
     if len(values) != tensor.numel:
-        raise DecodeError(f"{len(values)} values where its shape says {tensor.numel}")
+        raise DecodeError(f"{plural(len(values), 'value')} where its shape says {tensor.numel}")
     return values
 
 

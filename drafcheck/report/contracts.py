@@ -11,8 +11,9 @@ from drafcheck.errors import UsageError
 from drafcheck.proof import MEANINGS, Proof, eras, in_words, proofs, spans, whole_models
 from drafcheck.report.style import Style
 from drafcheck.report.table import table
-from drafcheck.report.text import plural, printable
+from drafcheck.report.text import printable
 from drafcheck.selection import suggestion
+from drafcheck.words import plural
 
 SCHEMA = "drafcheck-contracts-1"
 

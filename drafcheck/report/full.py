@@ -9,7 +9,8 @@ from drafcheck.finding import Confidence, Finding, Severity
 from drafcheck.report.model import CheckpointReport, LaunchInfo, Outcome, Report, Suppressed
 from drafcheck.report.place import detail, named, place
 from drafcheck.report.style import Style
-from drafcheck.report.text import plural, printable
+from drafcheck.report.text import printable
+from drafcheck.words import are, ends, plural
 
 PLACES = 6
 
@@ -174,12 +175,15 @@ def beside(checkpoint: CheckpointReport) -> Iterator[str]:
         reading, share = max(head.readings.items(), key=lambda told: told[1], default=("", 0.0))
         other = f", read as {reading} {share:.1%}" if head.readings else ""
         yield (
-            f"lm_head beside the target's: {head.agree:.1%} of {head.rows} sampled rows have the neighbours of the "
-            f"token that the mapping names (by chance {head.chance:.1%}{other})"
+            f"lm_head beside the target's: {head.agree:.1%} of {plural(head.rows, 'sampled row')} have the neighbours "
+            f"of the token that the mapping names (by chance {head.chance:.1%}{other})"
         )
     if embedding is not None:
-        differ = f"{embedding.differ} of {embedding.rows} sampled rows differ, by up to {embedding.largest:.3g}"
-        same = f"{embedding.rows} sampled rows are the same"
+        differ = (
+            f"{embedding.differ} of {plural(embedding.rows, 'sampled row')} differ{ends(embedding.differ)}, by up to "
+            f"{embedding.largest:.3g}"
+        )
+        same = f"{plural(embedding.rows, 'sampled row')} {are(embedding.rows)} the same"
         yield f"embed_tokens beside the target's: {differ if embedding.differ else same}"
 
 

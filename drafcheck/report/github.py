@@ -10,7 +10,8 @@ from drafcheck.report.full import closing, passed_over
 from drafcheck.report.model import CheckpointReport, Report
 from drafcheck.report.place import from_here, path_of, primary, told
 from drafcheck.report.style import Style
-from drafcheck.report.text import plural, printable
+from drafcheck.report.text import printable
+from drafcheck.words import plural
 
 LIMIT = 10
 """GitHub shows so many annotations of each type from one step and drops the rest without a word."""

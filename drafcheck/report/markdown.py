@@ -10,7 +10,8 @@ from drafcheck.report.full import beside, checked, passed_over, skipped, total, 
 from drafcheck.report.model import CheckpointReport, Outcome, Report
 from drafcheck.report.place import detail, from_here, named, path_of, primary
 from drafcheck.report.style import Style
-from drafcheck.report.text import plural, printable
+from drafcheck.report.text import printable
+from drafcheck.words import plural
 
 LIMIT = 1_000_000
 """In bytes of UTF-8: GitHub drops a step summary of more than 1 MiB as a whole."""

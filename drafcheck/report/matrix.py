@@ -8,7 +8,8 @@ from drafcheck.finding import Severity
 from drafcheck.report.model import CheckpointReport, First, Matrix, Outcome, Report, Verdict
 from drafcheck.report.style import Style
 from drafcheck.report.table import table
-from drafcheck.report.text import plural, printable
+from drafcheck.report.text import printable
+from drafcheck.words import plural
 
 WORDS = {
     Outcome.CLEAN: "takes it",

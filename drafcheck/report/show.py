@@ -9,8 +9,9 @@ from drafcheck.producers import producer_of
 from drafcheck.report.build import refusal
 from drafcheck.report.style import Style
 from drafcheck.report.table import table
-from drafcheck.report.text import plural, printable
+from drafcheck.report.text import printable
 from drafcheck.trained import trained_on
+from drafcheck.words import plural
 
 if TYPE_CHECKING:
     from drafcheck.finding import Location
@@ -218,7 +219,7 @@ def _size(value: int | None) -> str:
 
 
 def _head(vocabulary: VocabularyPlan) -> str:
-    rows = "none in the file" if vocabulary.head_rows is None else f"{vocabulary.head_rows} rows"
+    rows = "none in the file" if vocabulary.head_rows is None else plural(vocabulary.head_rows, "row")
     if vocabulary.tied:
         return f"{rows}; tied to the embedding"
     return f"{rows}; taken from the target" if vocabulary.head_from_target else rows

@@ -24,11 +24,6 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else _escape(c) for c in text)
 
 
-def plural(count: int, noun: str) -> str:
-    """``1 error``, ``2 errors``."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
 def _shorten(text: str, limit: int) -> str:
     if len(text) <= limit:
         return text

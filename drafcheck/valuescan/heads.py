@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from drafcheck.valuescan.kernels import as_numbers
+from drafcheck.words import ends, plural
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -97,12 +98,15 @@ class Alignment(NamedTuple):
         """Why nothing follows, a clause; ``ours`` and ``theirs`` are what to call the heads."""
         for name, empty, structure in zip((ours, theirs), self.empty, self.structure, strict=True):
             if 2 * empty > self.sampled:
-                return f"{empty} of {self.sampled} sampled rows of {name} hold no finite number but zeros"
+                return (
+                    f"{empty} of {plural(self.sampled, 'sampled row')} of {name} hold{ends(empty)} no finite number "
+                    "but zeros"
+                )
             if structure < _STRUCTURE:
                 return (
                     f"too little sets the rows of {name} apart from random ones ({structure:.2f} times their cosines)"
                 )
-        return f"{ours} has learnt too little to tell: {self.named:.0%} of {self.sampled} sampled rows agree"
+        return f"{ours} has learnt too little to tell: {self.named:.0%} of {plural(self.sampled, 'sampled row')} agree"
 
 
 def aligned(ours: Matrix, theirs: Matrix, readings: Mapping[str, Sequence[int]]) -> Alignment | None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from drafcheck.pickle_opcodes import Budget
 from drafcheck.source import Source, SourceError
 from drafcheck.tensor import Packed
+from drafcheck.words import count, ends
 from drafcheck.zip_members import DEFLATED, Unpacked
 
 SIZE = 256 << 20
@@ -24,7 +25,8 @@ def refused(packed: Packed) -> str | None:
     held = packed.stop - packed.start
     if packed.size <= max(SIZE, RATIO * held):
         return None
-    return f"its {held:,} compressed bytes say that they unpack to {packed.size:,}"
+    they = "it unpacks" if held == 1 else "they unpack"
+    return f"its {count(held, 'compressed byte')} say{ends(held)} that {they} to {packed.size:,}"
 
 
 class Inflated:

@@ -148,7 +148,7 @@ def _cut(s: Subject) -> Map | None:
         return None
     tokens = list(v.targets[:rows])
     fits = is_map(v, tokens, kept_tokens(v.t2d)) and confirms(s, tokens) is not False
-    return Map(tokens, f"its first {rows} values") if fits else None
+    return Map(tokens, "its first value" if rows == 1 else f"its first {rows} values") if fits else None
 
 
 def _known(s: Subject, *, assuming: bool) -> Map | None:
