@@ -26,7 +26,8 @@ def limited(work: Callable[[bytes], None]) -> Callable[[bytes], None]:
     first: list[int] = []
 
     def run(data: bytes) -> None:
-        first or first.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+        if not first:
+            first.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
         start = time.process_time()
         work(data)
         spent = time.process_time() - start
