@@ -55,12 +55,7 @@ def refuse_strange(found: SettingsFile, checkpoint: str) -> None:
     if not found.values.plugins or is_remote(checkpoint):
         return
     root = root_of(checkpoint)
-    if found.lies_in(checkpoint):
-        raise found.wrong(
-            "plugins are not imported for settings in the checkpoint's own folder: move the file upward, or name it "
-            "with --config",
-            "plugins",
-        )
+    found.refuse_own(checkpoint, "plugins", "plugins are not imported")
     installed = Path(sysconfig.get_path("purelib"))  # a virtual environment may well lie beside the weights
     for number, module in enumerate(found.values.plugins):
         if any(root in place.parents and installed not in place.parents for place in _places(module)):

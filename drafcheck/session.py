@@ -90,6 +90,9 @@ class Session:
             from drafcheck.plugins import refuse_strange
 
             refuse_strange(found, checkpoint)
+        if found is not None and found.values.extend_contracts and not self._options.contracts:
+            # A checkpoint could bring the contract that takes whatever is wrong with it.
+            found.refuse_own(checkpoint, "extend-contracts", "contracts are not read")
         launch = self._options.launch or (found.values.launch if found is not None else None)
         own = found is not None and found.lies_in(checkpoint)
         key = (path, checkpoint if launch else "", own)  # of several commands, the one for that checkpoint counts

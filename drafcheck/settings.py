@@ -58,6 +58,15 @@ class SettingsFile:
         """
         return not self.explicit and not is_remote(checkpoint) and self.folder == root_of(checkpoint)
 
+    def refuse_own(self, checkpoint: str, key: str, what: str) -> None:
+        """Raise UsageError where these settings are part of the checkpoint and have what only the caller may ask for.
+
+        ``what`` says what is not done with ``key``.
+        """
+        if self.lies_in(checkpoint):
+            why = "for settings in the checkpoint's own folder: move the file upward, or name it with --config"
+            raise self.wrong(f"{what} {why}", key)
+
     def line(self, *route: str | int) -> int | None:
         """The line, from 1, of the key at the end of ``route``."""
         from drafcheck.tomlpos import line_of

@@ -121,6 +121,49 @@ def test_the_settings_name_them_and_the_command_line_replaces_those(
     assert "none holds no contracts" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("given", ["draft", "draft/", "draft/model.safetensors", "draft/../draft"])
+@pytest.mark.parametrize("command", [[], ["show"], ["fix", "--diff"]])
+@pytest.mark.parametrize("file", ["drafcheck.toml", "pyproject.toml"])
+def test_a_checkpoint_brings_none(
+    file: str, command: list[str], given: str, room: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It could bring the contract that takes whatever is wrong with it."""
+    (room / "own").rename(room / "draft" / "own")
+    table = "" if file == "drafcheck.toml" else "[tool.drafcheck]\n"
+    (room / "draft" / file).write_text(table + 'extend-contracts = ["own"]\n')
+    assert run([*command, given, *ENGINE]) == 2
+    line = 1 if not table else 2
+    why = "contracts are not read for settings in the checkpoint's own folder: move the file upward, or name it with"
+    out, err = capsys.readouterr()
+    assert f"{file}:{line}: {why} --config\n" in err
+    assert not out
+
+
+@pytest.mark.parametrize(("folders", "code"), [("[]", 1), ('["../own"]', 2)])
+def test_a_checkpoint_among_others_brings_none(folders: str, code: int, room: Path) -> None:
+    """Nor do those above it: settings are not merged, and without its contract the class is unknown."""
+    (room / "draft" / "drafcheck.toml").write_text(f"extend-contracts = {folders}\n")
+    (room / "drafcheck.toml").write_text('extend-contracts = ["own"]\n')
+    Draft().write(room / "plain")
+    assert run([".", *ENGINE]) == code
+    assert run(["plain", "draft", *ENGINE]) == code
+
+
+def test_what_the_caller_names_is_read(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In settings above the checkpoint, from within the project too; with --config; on the command line."""
+    (room / "drafcheck.toml").write_text('extend-contracts = ["own"]\n')
+    assert run(["draft", *ENGINE]) == 0
+    assert run([str(room / "draft"), *ENGINE]) == 0
+    monkeypatch.chdir("draft")
+    assert run([".", *ENGINE]) == 0
+    (room / "drafcheck.toml").rename(room / "draft" / "drafcheck.toml")
+    assert run([".", *ENGINE]) == 2
+    assert run([".", *ENGINE, "--no-config"]) == 1
+    (room / "own").rename(room / "draft" / "own")
+    assert run([".", *ENGINE, "--config", "drafcheck.toml"]) == 0
+    assert run([".", *ENGINE, "--contracts", "own"]) == 0
+
+
 def test_built_in_classes_stay(room: Path) -> None:
     Draft().write(room / "plain")
     report = drafcheck.lint("plain", engine="sglang==0.5.15")
