@@ -47,7 +47,8 @@ def render(
     for count in ("tests", "failures", "errors"):  # Jenkins' schema knows no sum of the skipped
         root.set(count, str(sum(int(suite.get(count, "0")) for suite in root)))
     indent(root)
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + tostring(root, encoding="unicode") + "\n"
+    # In ASCII, with references for the rest: standard output may have another encoding than the one declared here.
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + tostring(root, encoding="us-ascii").decode() + "\n"
 
 
 def _suite(checkpoint: CheckpointReport, rules: Mapping[str, str], limit: Severity) -> Element:
