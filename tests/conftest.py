@@ -11,8 +11,8 @@ import fakehub
 import pytest
 from hypothesis import settings
 
-# A busy machine is no fault of the code: examples are limited by their number, not by a clock. They are the same in every
-# run, so that a change is judged by what it changes; `--hypothesis-profile search` looks for others.
+# A busy machine is no fault of the code: examples are limited by their number, not by a clock. They are the same in
+# every run, so that a change is judged by what it changes; `--hypothesis-profile search` looks for others.
 settings.register_profile("search", deadline=None, print_blob=True)
 settings.register_profile("fixed", deadline=None, derandomize=True)
 settings.load_profile("fixed")
