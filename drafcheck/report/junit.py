@@ -48,7 +48,8 @@ def render(
         root.set(count, str(sum(int(suite.get(count, "0")) for suite in root)))
     indent(root)
     # In ASCII, with references for the rest: standard output may have another encoding than the one declared here.
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + tostring(root, encoding="us-ascii").decode() + "\n"
+    text: bytes = tostring(root, encoding="us-ascii")
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{text.decode()}\n'
 
 
 def _suite(checkpoint: CheckpointReport, rules: Mapping[str, str], limit: Severity) -> Element:
