@@ -15,8 +15,18 @@ def _encodable(value: object) -> object:
     return value
 
 
+def _all_encodable(values: object) -> object:
+    """The same of many texts: a checkpoint may name a million tensors, nearly always in ASCII."""
+    if not isinstance(values, (tuple, list)) or (set(map(type, values)) <= {str} and all(map(str.isascii, values))):
+        return values
+    return tuple(map(_encodable, values))
+
+
 Text = Annotated[str, BeforeValidator(_encodable)]
 """Text that may come from a checkpoint: always encodable as UTF-8, otherwise untouched."""
+
+Texts = Annotated[tuple[str, ...], BeforeValidator(_all_encodable)]
+"""Many of them."""
 
 
 class Severity(str, Enum):

@@ -34,7 +34,7 @@ _ENTRY = re.compile(
     rf'"shape": ?\[([0-9, ]*)\], ?"data_offsets": ?\[({_NUMBER}), ?({_NUMBER})\]\}}(?:, ?|(?!"))'
 )
 _SIZES = re.compile(rf"(?:{_NUMBER})(?:, ?(?:{_NUMBER}))*")
-_MANY, _AT_ONCE = 4 << 20, 1 << 17
+_MANY, _AT_ONCE = 4 << 20, 1 << 20
 """Characters: a header that is no longer is not worth the import of numpy, and so many are read together of others."""
 DIMENSIONS = 1024
 """A tensor of more is refused, where the library sets no limit: PyTorch and numpy make none of more than 64."""

@@ -14,6 +14,7 @@ from drafcheck.trial import Changes, Route, tried
 
 if TYPE_CHECKING:
     from drafcheck.subject import Subject
+    from drafcheck.tensors import Piece
 
 KEY = "num_hidden_layers"
 
@@ -31,15 +32,22 @@ def layers_held(s: Subject) -> Held:
         return Held(0, gapless=True)
     held = bytearray()  # a flag a layer: a file may name a million
     for piece in s.load.seen.pieces:
-        numbers = set(piece.layers)
-        if NO_LAYER in numbers and piece.may_hold(("layer",)):
-            both = zip(piece.names, piece.layers, strict=True)
-            numbers.update(0 for name, number in both if number == NO_LAYER and "layer" in name)
-        numbers.discard(NO_LAYER)
+        numbers = piece.different_layers
+        if NO_LAYER in numbers:
+            unnumbered = piece.may_hold(("layer",)) and _has_unnumbered(piece)
+            numbers = (set(numbers) - {NO_LAYER}) | ({0} if unnumbered else set())
         held += bytes(max(0, max(numbers, default=-1) + 1 - len(held)))
+        if isinstance(numbers, range):
+            held[numbers.start : numbers.stop] = b"\1" * len(numbers)
+            continue
         for number in numbers:
             held[number] = 1
     return Held(sum(held), gapless=all(held))
+
+
+def _has_unnumbered(piece: Piece) -> bool:
+    both = zip(piece.names, piece.layers, strict=True)
+    return any(number == NO_LAYER and "layer" in name for name, number in both)
 
 
 def counted(s: Subject) -> Changes | None:

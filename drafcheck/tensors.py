@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import chain, islice, repeat
 from operator import eq, itemgetter
 from typing import NamedTuple, overload
@@ -25,10 +26,16 @@ DIGITS = {ord(digit): "0" for digit in "123456789"}
 _ALIKE = 4  # so many names or more have to differ in nothing but digits for that to be worth keeping
 _KINDS = 64  # more kinds than these in one piece are not kept
 _LAYERS, _ABSURD = "layers.", 7
-_NAME, _KIND, _START, _STOP = itemgetter(0), itemgetter(1, 2), itemgetter(4), itemgetter(5)
+_NAME, _DTYPE, _SHAPE, _KIND = itemgetter(0), itemgetter(1), itemgetter(2), itemgetter(1, 2)
+_START, _STOP = itemgetter(4), itemgetter(5)
 
 Kind = tuple[str, tuple[int, ...]]
 """Dtype and shape."""
+
+
+@lru_cache(maxsize=1 << 12)  # the same words are looked for in every piece
+def _folded(word: str) -> str:
+    return word.translate(DIGITS)
 
 
 class Called(NamedTuple):
@@ -41,13 +48,13 @@ class Called(NamedTuple):
     def by(cls, names: Iterable[str]) -> Called:
         """The names."""
         whole = frozenset(names)
-        return cls(whole, frozenset(name.translate(DIGITS) for name in whole))
+        return cls(whole, frozenset(map(_folded, whole)))
 
 
 class Piece:
     """Some tensors of a list. Nothing is worked out before somebody asks, and what was is kept."""
 
-    __slots__ = ("_kinds", "_layers", "_text", "tensors")
+    __slots__ = ("_kinds", "_layers", "_span", "_text", "tensors")
 
     def __init__(self, tensors: list[Tensor]) -> None:
         """The tensors belong to the piece from here on."""
@@ -63,6 +70,7 @@ class Piece:
         self._text: tuple[str, bool] | None = None
         self._kinds: Counter[Kind] | None = None
         self._layers: array[int] | None = None
+        self._span: range | None = None
 
     @property
     def names(self) -> Iterator[str]:
@@ -72,18 +80,18 @@ class Piece:
     def may_hold(self, words: Iterable[str]) -> bool:
         """False where none of the words stands in a name; no word has a line break in it."""
         text, folded = self._searched()
-        return any((word.translate(DIGITS) if folded else word) in text for word in words)
+        return any((_folded(word) if folded else word) in text for word in words)
 
     def may_end(self, words: Iterable[str]) -> bool:
         """False where none of the words is the last one of a name, which stands behind its last dot."""
         text, folded = self._searched()
-        ends = [word.translate(DIGITS) if folded else word for word in words]
+        ends = [_folded(word) if folded else word for word in words]
         return any(f".{end}\n" in text or f"\n{end}\n" in text for end in ends)
 
     def has(self, words: Iterable[str]) -> bool:
         """Whether one of the words stands in a name; no word has a line break in it."""
         text, folded = self._searched()
-        found = [word for word in words if (word.translate(DIGITS) if folded else word) in text]
+        found = [word for word in words if (_folded(word) if folded else word) in text]
         return any(map("\n".join(self.names).__contains__, found)) if found and folded else bool(found)
 
     def may_be(self, names: Called) -> bool:
@@ -111,7 +119,9 @@ class Piece:
         """How many tensors there are of each dtype and shape."""
         if self._kinds is not None:
             return self._kinds
-        kinds = Counter(map(_KIND, self.tensors))
+        dtypes, shapes = set(map(_DTYPE, self.tensors)), set(map(_SHAPE, self.tensors))
+        alike = len(dtypes) == len(shapes) == 1  # as in most pieces of a long list
+        kinds = Counter({(*dtypes, *shapes): len(self.tensors)} if alike else map(_KIND, self.tensors))
         if len(kinds) <= _KINDS:
             self._kinds = kinds
         return kinds
@@ -129,16 +139,40 @@ class Piece:
             self._layers = array("i", self._numbers())
         return self._layers
 
+    @property
+    def different_layers(self) -> range | set[int]:
+        """The numbers in ``layers``, each once."""
+        if self._span is None:
+            numbers = set(self.layers)
+            span = range(min(numbers), max(numbers) + 1) if numbers else range(0)
+            if len(span) != len(numbers):
+                return numbers
+            self._span = span
+        return self._span
+
     def _numbers(self) -> Iterable[int]:
         text, folded = self._searched()
         if _LAYERS not in text:
             return repeat(NO_LAYER, len(self.tensors))
-        if folded and all(line.count(_LAYERS) == 1 for line in text[1:-1].split("\n")):
-            after = [part.partition(".")[0] for part in "\n".join(self.names).split(_LAYERS)[1:]]
+        lines = text[1:-1].split("\n")
+        if folded and all(line.count(_LAYERS) == 1 for line in lines):
+            after = self._between(lines) or self._after()
             sizes = set(map(len, after))
             if len(after) == len(self.tensors) and "".join(after).isdigit() and 0 not in sizes and max(sizes) < _ABSURD:
                 return map(int, after)
         return (NO_LAYER if (number := layer_of(name)) is None else number for name in self.names)
+
+    def _between(self, lines: list[str]) -> list[str]:
+        """What stands for the number where the names differ in nothing else; nothing where they do."""
+        around = {(before, rest.lstrip("0")) for before, _, rest in (line.partition(_LAYERS) for line in lines)}
+        before, rest = around.pop()
+        if around or "0" in before + rest or rest[:1] not in ("", "."):
+            return []
+        return "\n".join(self.names)[len(before + _LAYERS) : -len(rest) or None].split(f"{rest}\n{before}{_LAYERS}")
+
+    def _after(self) -> list[str]:
+        """What stands between the word for layers and the next dot."""
+        return [part.partition(".")[0] for part in "\n".join(self.names).split(_LAYERS)[1:]]
 
 
 def layer_of(name: str) -> int | None:

@@ -15,6 +15,9 @@ from drafcheck.tensors import NO_LAYER, Called, Piece, Tensors, layer_of
 WORDS = ["d2t", "t2d", "layers", "layers.0.", "norm", "weight", "fc.weight", "w", "1", "12", "é", "", ".."]
 PARTS = ["layers", "0", "7", "012", "1234567", "12x", "norm", "weight", "w", "fc", "d2t", "d3t", "é", "٣", "", "a\nb"]
 
+FORMS = ["model.layers.{}.w", "layers.{}", "a{}.norm.weight", "x.{}.layers.{}.b", "d{}t"]
+FORMS += ["a.layers.{}w.x", "layers.{}.{}", "a.layers.7.b{}", "layers..{}", "layers.0{}.w", "layers.{}.layers.{}.w"]
+
 
 def made(names: list[str]) -> list[Tensor]:
     return [Tensor(name, "BF16" if i % 3 else "I64", (i % 2, 3), "f", 4 * i, 4 * i + i) for i, name in enumerate(names)]
@@ -22,8 +25,8 @@ def made(names: list[str]) -> list[Tensor]:
 
 def some_names(rng: random.Random) -> list[str]:
     names = [".".join(rng.choices(PARTS, k=rng.randrange(1, 5))) for _ in range(rng.randrange(12))]
-    form = rng.choice(["model.layers.{}.w", "layers.{}", "a{}.norm.weight", "x.{}.layers.{}.b", "d{}t"])
-    return names + [form.format(i, rng.randrange(30)) for i in range(rng.choice([0, 3, 40]))]
+    form = rng.choice(FORMS)
+    return names[: rng.choice([0, 12])] + [form.format(i, rng.randrange(30)) for i in range(rng.choice([0, 3, 40]))]
 
 
 @pytest.fixture(params=[(1024, 4), (7, 4), (16, 0.01), (1, 0.01)])
@@ -48,6 +51,9 @@ def test_the_same_as_one_by_one() -> None:
         assert [n for p in found.pieces for n in p.layers] == [
             NO_LAYER if (number := layer_of(name)) is None else number for name in names
         ]
+        assert all(
+            set(p.different_layers) == set(p.layers) for p in found.pieces for _ in "ab"
+        )  # kept at the first time
         assert sum(p.stored for p in found.pieces) == sum(t.stop - t.start for t in plain)
         assert sum((p.kinds for p in found.pieces), Counter()) == Counter((t.dtype, t.shape) for t in plain)
         assert found.of_kind(["I64"], (0, 3)) == [t for t in plain if (t.dtype, t.shape) == ("I64", (0, 3))]

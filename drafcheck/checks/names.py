@@ -6,6 +6,7 @@ import functools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from math import prod
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from drafcheck.checks.entries import stopped
@@ -97,7 +98,7 @@ def places(tensors: list[Tensor], most: int = 3) -> tuple[Location, ...]:
 
 def names(tensors: Iterable[Tensor]) -> tuple[str, ...]:
     """What all tensors are called, those too that ``places`` leaves out."""
-    return tuple(t.name for t in tensors)
+    return tuple(map(itemgetter(0), tensors))
 
 
 def weight_of(tensors: list[Tensor], plan: LoadPlan) -> str:

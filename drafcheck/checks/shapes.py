@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from heapq import nsmallest
+from itertools import compress
 from typing import TYPE_CHECKING
 
 from drafcheck.checks.hidden_states import fc_input_width
@@ -329,12 +329,12 @@ def _left_out(plan: LoadPlan, contract: Contract, most: int = 4) -> tuple[list[T
     last = 0
     built = {NO_LAYER, *(number for number in kept or () if number is not None)}
     for piece in plan.nameless.pieces if kept is not None else ():
-        numbers = set(piece.layers) - built
+        numbers = set(piece.different_layers) - built
         if not numbers:
             continue
-        surplus += [t for t, number in zip(piece.tensors, piece.layers, strict=True) if number in numbers]
+        surplus += compress(piece.tensors, map(numbers.__contains__, piece.layers))
         last = max(last, *numbers)
-        lowest = sorted({*lowest, *nsmallest(most, numbers)})[:most]  # never all: a file may name a million
+        lowest = sorted({*lowest, *sorted(numbers)[:most]})[:most]  # never all: a file may name a million
     return surplus, lowest, last
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from operator import eq
 from types import MappingProxyType
 from typing import NamedTuple, overload
@@ -152,8 +153,8 @@ class Drops(Sequence[Drop]):
     @property
     def names(self) -> Iterator[str]:
         """What the tensors are called."""
-        for part in self._parts:
-            yield from part.names if isinstance(part, Piece) else (drop.tensor.name for drop in part)
+        parts = self._parts
+        return chain.from_iterable(p.names if isinstance(p, Piece) else (d.tensor.name for d in p) for p in parts)
 
     def because(self, why: str) -> list[Drop]:
         """Those of one reason."""

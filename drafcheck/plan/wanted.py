@@ -111,7 +111,7 @@ def wanted_among(
     numbers = {NO_LAYER if number is None else number for number in layers or ()}
     for piece in tensors.pieces:
         wanted = known.get(id(piece))
-        if wanted is None and layers is not None and numbers.isdisjoint(piece.layers):
+        if wanted is None and layers is not None and not any(number in piece.different_layers for number in numbers):
             continue
         for tensor, want, number in zip(piece.tensors, wanted or repeat(None), piece.layers, strict=False):
             if want is not None or layers is None or number in numbers:

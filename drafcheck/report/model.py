@@ -12,7 +12,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from drafcheck.finding import Confidence, Finding, Location, Severity, Text
+from drafcheck.finding import Confidence, Finding, Location, Severity, Text, Texts
 
 SCHEMA: Literal["drafcheck-report-1"] = "drafcheck-report-1"
 INTERNAL_ERROR = "DC999"
@@ -83,11 +83,11 @@ class Plan(_Model):
     """What the engine's loader does with every tensor; names in the order of the files."""
 
     loaded: tuple[Loaded, ...] = ()
-    dropped: tuple[Text, ...] = Field(default=(), description="tensors that change nothing")
-    unwritten: tuple[Text, ...] = Field(default=(), description="parameters that nothing fills")
-    partial: tuple[Text, ...] = Field(default=(), description="fused parameters of which a part stays unwritten")
+    dropped: Texts = Field(default=(), description="tensors that change nothing")
+    unwritten: Texts = Field(default=(), description="parameters that nothing fills")
+    partial: Texts = Field(default=(), description="fused parameters of which a part stays unwritten")
     refused: Refused | None = None
-    fills_from_target: tuple[Text, ...] = Field(default=(), description="parameters taken from the target model")
+    fills_from_target: Texts = Field(default=(), description="parameters taken from the target model")
 
 
 class TrainedOn(_Model):
