@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +14,7 @@ from drafcheck.finding import Location
 from drafcheck.header import Header, read_header
 from drafcheck.jsonpos import Document, read_document
 from drafcheck.lfs import POINTER_LIMIT, lfs_pointer
+from drafcheck.listing import Listing
 from drafcheck.place import Place, locate
 from drafcheck.source import Source, SourceError
 from drafcheck.tensor import Problem, Tensor, Trouble
@@ -127,14 +129,14 @@ class Index:
 
     file: str
     document: Document
-    weight_map: dict[str, str] = field(default_factory=dict)
+    weight_map: Mapping[str, str] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
     refused: str | None = None
 
     @property
     def files(self) -> tuple[str, ...]:
         """The files that the index names, each once, in alphabetical order."""
-        return tuple(sorted(set(self.weight_map.values())))
+        return tuple(sorted(_different(self.weight_map)))
 
 
 @dataclass
@@ -314,7 +316,7 @@ def parse_index(document: Document) -> Index:
     entries: Any = document.data.get("weight_map") if document.data is not None else None
     if document.data is None:
         index.refused = problems[0].message
-    elif not isinstance(entries, dict):
+    elif not isinstance(entries, Mapping):
         index.refused = f"{index.file} has no weight_map that is an object"
         problems.append(_bad(index, index.refused, "weight_map"))
     else:
@@ -323,18 +325,26 @@ def parse_index(document: Document) -> Index:
     return index
 
 
-def _take_entries(index: Index, entries: dict[str, Any], problems: list[Problem]) -> None:
-    if set(map(type, entries.values())) <= {str} and not any(_fault(index, "", f) for f in set(entries.values())):
+def _take_entries(index: Index, entries: Mapping[str, Any], problems: list[Problem]) -> None:
+    rest = entries.rest if isinstance(entries, Listing) else entries
+    if set(map(type, rest.values())) <= {str} and not any(_fault(index, "", f) for f in _different(entries)):
         index.weight_map = entries  # as usual; there may be a million
         return
+    taken: dict[str, str] = {}
     for tensor, file in entries.items():
         message = _fault(index, tensor, file)
         if message is None:
-            index.weight_map[tensor] = file
+            taken[tensor] = file
         elif len(problems) < PROBLEMS_KEPT:  # finding the place of a key takes a scan of the file
             problems.append(_bad(index, message, "weight_map", tensor))
         if not isinstance(file, str):
             index.refused = f"{index.file} gives {file!r:.40} as the file of a tensor"
+    index.weight_map = taken
+
+
+def _different(table: Mapping[str, str]) -> set[str]:
+    """The files of an index, each once."""
+    return {*table.files, *table.rest.values()} if isinstance(table, Listing) else set(table.values())
 
 
 def _fault(index: Index, tensor: str, file: Any) -> str | None:

@@ -132,7 +132,7 @@ def _mend(text: str) -> str:
 
 
 def _decode(raw: bytes) -> str:
-    if not raw.strip():
+    if not raw or raw.isspace():
         raise _BrokenError("is empty")
     try:
         return raw.decode("utf-8")
@@ -142,13 +142,12 @@ def _decode(raw: bytes) -> str:
 
 def _load_index(text: str, notes: _Notes) -> dict[str, Any] | None:
     """A long text with the table of an index in it; None for any other, and for one with something to say about it."""
-    from drafcheck.json_bulk import without_table  # for long ones alone
+    from drafcheck.json_bulk import differ, without_table  # for long ones alone
 
     found = without_table(text, _TABLE)
     if found is None:
         return None
     table, rest = found
-    count = len(table)
     try:
         data = _load(rest, notes)
     except _BrokenError:
@@ -156,11 +155,9 @@ def _load_index(text: str, notes: _Notes) -> dict[str, Any] | None:
     last = data.get(_TABLE)
     if not isinstance(last, dict) or notes.duplicates:
         return None
-    table.update(last)
-    if len(table) < count + len(last):
-        return None
+    table.rest = last
     data[_TABLE] = table
-    return data
+    return data if differ(table) else None
 
 
 def _load(text: str, notes: _Notes) -> dict[str, Any]:

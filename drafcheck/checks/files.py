@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from drafcheck.checks.values import damaged
 from drafcheck.contract import in_force, load_toml
 from drafcheck.finding import Confidence, Location, Severity
+from drafcheck.listing import Listing
 from drafcheck.registry import Hit, rule
 from drafcheck.tensor import Problem, Trouble
 from drafcheck.words import are, count, listed
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from drafcheck.plan.files import Selection
     from drafcheck.subject import Subject
     from drafcheck.tensor import Tensor
+
+
+_NAME = itemgetter(0)
 
 
 def problems(s: Subject, *troubles: Trouble) -> Iterator[Hit]:
@@ -213,7 +217,7 @@ def _shard_help(lost: list[str]) -> str:
 
 def _not_in_any(selection: Selection, names: Iterable[str]) -> list[str]:
     """The names that no file which the loader opens has."""
-    held = {tensor.name for file in selection.chosen for tensor in file.header.tensors}
+    held = set(map(_NAME, chain.from_iterable(file.header.tensors for file in selection.chosen)))
     return sorted(name for name in names if name not in held)
 
 
@@ -271,9 +275,9 @@ def _left_out(s: Subject, selection: Selection, index: Index, severity: Severity
 
 def _holds_all(selection: Selection, index: Index) -> bool:
     """Whether the files have every tensor of the index, told without a set of the names; False where it is not sure."""
-    if selection.twice or selection.missing:
-        return False
-    names = map(itemgetter(0), chain.from_iterable(file.header.tensors for file in selection.chosen))
+    if selection.told or selection.twice or selection.missing or isinstance(index.weight_map, Listing):
+        return selection.told
+    names = map(_NAME, chain.from_iterable(file.header.tensors for file in selection.chosen))
     return sum(map(index.weight_map.__contains__, names)) == len(index.weight_map)
 
 

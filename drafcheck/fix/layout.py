@@ -79,10 +79,10 @@ def name_in_safetensors(file: str) -> str:
     return f"model{shard[1] or ''}.safetensors" if shard else f"{file.rpartition('.')[0]}.safetensors"
 
 
-def names_listed(index: Index) -> dict[str, Any]:
+def names_listed(index: Index) -> Mapping[str, Any]:
     """What the index lists, as it stands there: names that lead outside the folder, or to no text, are among them."""
     table = (index.document.data or {}).get("weight_map")
-    return table if isinstance(table, dict) else {}
+    return table if isinstance(table, Mapping) else {}
 
 
 def index_text(files: Mapping[str, Iterable[tuple[str, int]]], old: Mapping[str, Any], lost: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from drafcheck.contract import Engine, in_force, load_toml
 from drafcheck.header import all_differ
+from drafcheck.listing import Listing
 from drafcheck.plan.model import Refusal
 from drafcheck.source import SourceError
 from drafcheck.tensor import Tensor
@@ -52,7 +53,8 @@ class Selection:
     ``missing`` are the files that the index names and that are not there. ``order`` says how files are ordered:
     by ``name``, by name with numbers as numbers (``natural``), as the ``folder`` on the server's disk lists them, or by
     ``chance``, as several are read at once; ``within`` how tensors in a file are, where that too is not certain.
-    ``unwanted`` are weight files of a format that the loader does not come to.
+    ``unwanted`` are weight files of a format that the loader does not come to. ``told``: a long index has just the
+    names that are in these files; False too where that is not sure.
     """
 
     files: tuple[WeightFile, ...] = ()
@@ -65,6 +67,7 @@ class Selection:
     index: Index | None = None
     unwanted: tuple[WeightFile, ...] = ()
     twice: tuple[Twice, ...] = ()
+    told: bool = False
 
     @cached_property
     def tensors(self) -> Tensors:
@@ -140,7 +143,8 @@ class _Selector:
             within=self._within(chosen),
             index=index,
             unwanted=unwanted,
-            twice=tuple(_twice(self._checkpoint, chosen)) if refused is None else (),
+            told=(told := refused is None and _is_told(index, chosen)),
+            twice=tuple(_twice(self._checkpoint, chosen)) if refused is None and not told else (),
         )
 
     def _order(self, files: Sequence[WeightFile], index: Index | None) -> str:
@@ -244,6 +248,13 @@ class _Selector:
 def _natural(file: WeightFile) -> list[int | str]:
     """The name of a file with the numbers in it as numbers: 2 comes before 10."""
     return [int(part) if odd % 2 else part for odd, part in enumerate(re.split(r"(\d+)", file.name))]
+
+
+def _is_told(index: Index | None, files: Sequence[WeightFile]) -> bool:
+    """Whether a long index has just the names in the files: no name is then in two of them, as none is in it twice."""
+    listing = index.weight_map if index is not None else None
+    names = ((file.name, list(map(itemgetter(0), file.header.tensors))) for file in files)
+    return isinstance(listing, Listing) and listing.tells(names)
 
 
 def _twice(checkpoint: Checkpoint, files: tuple[WeightFile, ...]) -> Iterator[Twice]:
