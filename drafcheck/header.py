@@ -54,6 +54,11 @@ class Header:
     entries: tuple[Entry, ...] = ()
 
     @property
+    def faults(self) -> tuple[Problem, ...]:
+        """The problems, without what all readers pass over."""
+        return tuple(problem for problem in self.problems if problem.trouble is not Trouble.ODD)
+
+    @property
     def lossy(self) -> bool:
         """Whether a safetensors file of the same tensors would hold less."""
         return bool(self.uncopied) or self.behind > 0

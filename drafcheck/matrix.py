@@ -136,7 +136,7 @@ def matrix_called(weights: Checkpoint, name: str) -> Matrix | None:
 
 
 def _called(files: Iterable[WeightFile], name: str) -> tuple[WeightFile, Tensor] | None:
-    tensors = [(f, t) for f in files for t in f.header.tensors if _is_called(t.name, name) and not f.header.problems]
+    tensors = [(f, t) for f in files for t in f.header.tensors if _is_called(t.name, name) and not f.header.faults]
     return min(tensors, key=lambda found: len(found[1].name), default=None)
 
 
@@ -168,7 +168,7 @@ def _why_none(weights: Checkpoint, name: str) -> str | None:
     files, place = _files(weights, name), _indexed(weights, name)
     if place is not None and not files:
         return f"the index says {place:.100}, which is not there"
-    fault = next((file.header.problems[0].said for file in files if file.header.problems), None)
+    fault = next((file.header.faults[0].said for file in files if file.header.faults), None)
     file, tensor = _called(files, name) or (None, None)
     if file is None or tensor is None or _is_plain(tensor):
         return fault

@@ -17,9 +17,11 @@ Finder = Callable[[Storage], "tuple[int, int] | None"]
 Packs = Callable[[Storage], "tuple[int, int, int] | None"]
 """(start, stop) of a compressed storage in the file, and its length unpacked; None for any other."""
 
+Sum = tuple[int, int, int, bool]
+"""(start, stop) of a storage in the file, its CRC-32, and whether it is compressed there."""
 
-Sums = Callable[[Storage], "tuple[int, int, int] | None"]
-"""(start, stop) of a storage that lies in the file as it is, and its CRC-32; None where there is none."""
+Sums = Callable[[Storage], "Sum | None"]
+"""Where a storage lies and its checksum; None where there is none."""
 
 
 class Reader:

@@ -91,8 +91,8 @@ def from_file(place: Place, name: str) -> Reference:
 
 def sound(header: Header) -> Sequence[Tensor]:
     """The tensors of a header without a fault. Raises DecodeError with the first fault otherwise."""
-    if header.problems:
-        raise DecodeError(header.problems[0].said)
+    if header.faults:
+        raise DecodeError(header.faults[0].said)
     return header.tensors
 
 
@@ -111,7 +111,7 @@ def mapping_in(checkpoint: Checkpoint) -> Reference:
     holders = sorted({t.file for t in tensors if t.name.rpartition(".")[2] == "d2t"})
     if len(holders) > 1:
         raise DecodeError(f"several files hold a d2t, name one of them: {listed(holders)}")
-    faults = [file.header.problems[0].said for file in checkpoint.files if file.header.problems]
+    faults = [file.header.faults[0].said for file in checkpoint.files if file.header.faults]
     if faults and not holders:
         raise DecodeError(faults[0])
     return from_tensors(tensors, checkpoint.read)

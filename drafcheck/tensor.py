@@ -84,11 +84,15 @@ class Packed(NamedTuple):
 
 
 class Summed(NamedTuple):
-    """A storage from ``start`` to ``stop`` of its file, its CRC-32 as the archive says, and its first tensor's name."""
+    """A storage from ``start`` to ``stop`` of its file, its CRC-32 as the archive says, and its first tensor's name.
+
+    ``packed``: it lies there deflated, and the checksum is that of what unpacks.
+    """
 
     start: int
     stop: int
     crc: int
+    packed: bool
     tensor: str
 
 
@@ -127,6 +131,7 @@ class Trouble(str, Enum):
     BAD_CONFIG = "bad-config"
     LFS_POINTER = "lfs-pointer"
     CORRUPT = "corrupt"
+    ODD = "odd"  # nothing that a reader stops at or takes otherwise
     UNSAFE_PICKLE = "unsafe-pickle"
     UNREADABLE = "unreadable"
     BAD_INDEX = "bad-index"

@@ -11,13 +11,11 @@ file asks for beyond a state dict, anywhere in it, is listed by ``drafcheck.pick
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from drafcheck.finding import Location
 from drafcheck.header import HEADER_LIMIT, Header
-from drafcheck.header_json import DTYPE_BITS
 from drafcheck.lfs import POINTER_LIMIT, lfs_pointer
 from drafcheck.magic import ZIP
 from drafcheck.pickle_listing import Asked, told
@@ -28,9 +26,8 @@ from drafcheck.pickle_sweep import STREAM_LIMIT, behind, beside, sweep
 from drafcheck.pickle_sweep import posing as sweep_posing
 from drafcheck.source import Bounded, Source, SourceError
 from drafcheck.tensor import Entry, Problem, Trouble, Uncopied
-from drafcheck.torch_zip import Archive, UnreadableError, as_torch, oddity
-from drafcheck.words import plural
-from drafcheck.zip_members import DEFLATED, STORED
+from drafcheck.torch_records import Places, check_records
+from drafcheck.torch_zip import Archive, UnreadableError, as_torch, read_alike
 
 PICKLE_LIMIT = 64 << 20
 """The longest pickle in bytes that is read; that of a state dict of 10,000 tensors has about 2 MB."""
@@ -42,14 +39,11 @@ _CONVERT = (
     '"model.safetensors")'
 )
 
-Places = dict[str, tuple[int, int]]
+Spans = dict[str, tuple[int, int]]
 """Where the bytes of each storage lie: (start, stop) in the file, start -1 when they cannot be addressed."""
 
 Found = tuple[list[Asked], "str | None"]
 """What is asked for beyond a state dict, and what was not looked through."""
-
-_VERSIONS = (1, 10)
-"""The oldest and the newest version of its zip format that torch reads."""
 
 _UNPLACED = Uncopied("lies behind a storage of unknown size")
 
@@ -122,6 +116,7 @@ def _problem(source: Source, trouble: Trouble, message: str, *, stops: bool = Tr
     helps = {
         Trouble.UNSAFE_PICKLE: "do not load this file; ask its author for safetensors",
         Trouble.CORRUPT: "download the file again",
+        Trouble.ODD: "compare its size with that of the original",
         Trouble.UNREADABLE: _CONVERT,
     }
     return Problem(trouble, message, Location(file=source.name), helps[trouble], stops)
@@ -164,106 +159,43 @@ def _misnamed(source: Source) -> Problem:
 
 
 def _read_zip(source: Source) -> Header:
-    odd = oddity(source)
     with as_torch(source) as archive:
         header, found = _from_archive(source, archive)
-    if odd is None:
+    if archive.odd is None:
         return _warned(source, header, *found)
     header = _warned(source, header, *sweep(source))
     if not header.problems:
-        header.problems = (_problem(source, Trouble.CORRUPT, f"{source.name} {odd}", stops=False),)
+        header.problems = (_oddity(source, archive, archive.odd),)
     return header
+
+
+def _oddity(source: Source, archive: Archive, odd: str) -> Problem:
+    """What is odd about an archive that torch takes: an error where others may take something else."""
+    if archive.doubled or not read_alike(source, archive):
+        message = f"{source.name} is a zip archive that readers take for different ones: {odd}"
+        return _problem(source, Trouble.CORRUPT, message, stops=False)
+    message = f"{source.name} is a zip archive with something odd about it that readers pass over: {odd}"
+    return _problem(source, Trouble.ODD, message, stops=False)
 
 
 def _from_archive(source: Source, archive: Archive) -> tuple[Header, Found]:
     """The tensors, and what is asked for beside their pickle."""
-    name = archive.prefix + "data.pkl"
-    if name not in archive.members:
+    check_records(archive)
+    info = archive.named("data.pkl")
+    if info is None:
         raise PickleError("is a zip archive without data.pkl: not a PyTorch checkpoint")
-    _check_records(archive)
-    size = archive.members[name].file_size
+    places = Places(archive)
+    name, size = info.filename, info.file_size
     if size > PICKLE_LIMIT:
         raise UnreadableError(f"has a {name} of {size} bytes, more than the {PICKLE_LIMIT} that are read")
-    stream = io.BytesIO(archive.content(name, PICKLE_LIMIT))
+    stream = io.BytesIO(archive.content(info, PICKLE_LIMIT))
     machine = Machine(stream, name)
     value = machine.run()
     if machine.foreign is not None:  # its opcodes are not those that torch writes: other readers may see others
         stream.seek(0)
     found = beside(archive, stream, name) if machine.foreign is None else sweep(source)
-    places = _Places(archive)
     reader = Reader(source, places.find, places.hidden, places.packed, places.summed)
     return _header(source, value, reader, machine.foreign), found
-
-
-def _check_records(archive: Archive) -> None:
-    """What torch asks of an archive before it looks at the pickle: caffe2/serialize/inline_container.cc 2.13.
-
-    Raises PickleError, and UnreadableError for what is an archive of another kind.
-    """
-    for info in archive.entries:
-        if not archive.prefix or not info.filename.startswith(archive.prefix):
-            raise PickleError(
-                f"is a zip archive with {info.filename:.200} outside of its first file's folder, which torch refuses"
-            )
-    version = next((n for n in (".data/version", "version") if archive.prefix + n in archive.members), None)
-    if version is None:
-        raise PickleError("is a zip archive that says no version of its format, which torch refuses")
-    text = archive.content(archive.prefix + version, 1 << 10)
-    number = re.match(rb"[\t-\r ]*\+?(\d+)", text)
-    if number is None or not _VERSIONS[0] <= int(number[1]) <= _VERSIONS[1]:
-        said = text[:40].decode("latin-1").strip()
-        raise PickleError(f"has the version {said!r} of its format, where torch reads {_VERSIONS[0]} to {_VERSIONS[1]}")
-    if archive.prefix + "constants.pkl" in archive.members:
-        raise UnreadableError("is a TorchScript archive (it has constants.pkl), no file of tensors")
-
-
-class _Places:
-    """Finds the bytes of storages in an archive."""
-
-    def __init__(self, archive: Archive) -> None:
-        self._archive = archive
-        self._read: set[str] = set()  # torch reads a storage where it is first mentioned, and believes that mention
-        order = archive.prefix + "byteorder"
-        said = archive.content(order, 16) if order in archive.members else b"little"
-        if said not in (b"little", b"big"):  # torch.load raises
-            raise PickleError("does not say whether its bytes are little-endian or big-endian")
-        self._swapped = said == b"big"
-        self.hidden = Uncopied("is big-endian" if self._swapped else "is compressed")
-        """Why bytes cannot be addressed, where they cannot."""
-
-    def find(self, storage: Storage) -> tuple[int, int] | None:
-        """(start, stop) of a storage, start -1 when it is hidden, None when the archive has no such file."""
-        name = f"{self._archive.prefix}data/{storage.key}"
-        info = self._archive.members.get(name)
-        if info is None:
-            return None
-        wanted = storage.numel * (DTYPE_BITS[storage.dtype] // 8) if storage.dtype else 0
-        if wanted > info.file_size and name not in self._read:
-            raise PickleError(f"has {plural(info.file_size, 'byte')} in {name:.200}, where its pickle says {wanted}")
-        self._read.add(name)
-        if info.compress_type not in (STORED, DEFLATED):
-            raise PickleError(f"has a {name:.200} that is packed in a way that torch can not read")
-        if info.compress_type != STORED or self._swapped:
-            return -1, info.file_size - 1
-        start = self._archive.start(name)
-        return start, start + info.file_size
-
-    def packed(self, storage: Storage) -> tuple[int, int, int] | None:
-        """(start, stop) of a compressed storage and its length unpacked; None for another, or a big-endian one."""
-        info = self._archive.members[f"{self._archive.prefix}data/{storage.key}"]
-        if self._swapped or info.compress_type != DEFLATED:
-            return None
-        start, _ = self._archive.begins(info)
-        return start, start + info.compress_size, info.file_size
-
-    def summed(self, storage: Storage) -> tuple[int, int, int] | None:
-        """(start, stop) of a storage that is not compressed, and the CRC-32 that the archive gives; None for others."""
-        name = f"{self._archive.prefix}data/{storage.key}"
-        info = self._archive.members[name]
-        if info.compress_type != STORED:
-            return None
-        start = self._archive.start(name)
-        return start, start + info.file_size, info.CRC
 
 
 # The format before 1.6: five pickles (magic, protocol, system, the dict, the keys), then the storages.
@@ -304,12 +236,12 @@ def _untyped(source: Source) -> Problem:
     )
 
 
-def _legacy_places(source: Source, keys: Any, storages: dict[str, Storage], at: int) -> tuple[Places, int]:
+def _legacy_places(source: Source, keys: Any, storages: dict[str, Storage], at: int) -> tuple[Spans, int]:
     """Each storage is its number of elements (eight bytes) and then the elements, in the order of ``keys``.
 
     With the place where the last one ends, -1 when that is not known.
     """
-    places: Places = {}
+    places: Spans = {}
     if not isinstance(keys, list):
         raise PickleError("has no list of storages after its pickle")
     for key in keys:

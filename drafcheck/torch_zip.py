@@ -2,7 +2,8 @@
 
 torch's reader (miniz) looks at the central directory for sizes and places, and at neither checksums nor the names in
 the local headers (torch 2.13 loads a file whose data.pkl has a wrong one): what such a check would refuse is loaded by
-engines, and must be looked at all the same.
+engines, and must be looked at all the same. It opens the files that it needs and no others, and finds them by their
+names without regard to case.
 """
 
 from __future__ import annotations
@@ -19,16 +20,14 @@ from drafcheck.pickle_machine import PickleError
 from drafcheck.pickle_opcodes import Budget
 from drafcheck.source import Bounded, Source, SourceStream
 from drafcheck.words import plural
-from drafcheck.zip_ends import DIRECTORY_LIMIT, AsTorch, End, NoEndError, end_of
+from drafcheck.zip_directory import LOCAL, BrokenDirectoryError, entries_of, found_first, raw_name
+from drafcheck.zip_ends import DIRECTORY_LIMIT, End, NoEndError, end_of
 from drafcheck.zip_members import DEFLATED, STORED, Unpacked, Window
 
 if TYPE_CHECKING:
     from zipfile import ZipInfo
 
-LOCAL = 30
-"""Bytes of a local header, before the name and the extra field."""
-
-_ENCRYPTED = 1 | 1 << 6 | 1 << 13  # miniz.h: torch's reader raises at each of these, and at patches
+_ENCRYPTED = 1 | 1 << 6  # miniz.h: torch's reader raises at each of these, and at patches, when it opens such a file
 _PATCHES = 1 << 5
 _DIRECTORY = 0x10  # miniz.h: the mark of DOS, whatever system an entry says that it is from
 _AHEAD = 256  # torch aligns storages to 64 bytes: header, name, padding and the first bytes come in one read
@@ -38,10 +37,16 @@ class UnreadableError(Exception):
     """The file is well-formed but its tensors cannot be had. The message continues the file's name."""
 
 
-def oddity(source: Source) -> str | None:
-    """Why others may find another archive in a file than torch does; None for most. Raises as ``as_torch`` does."""
-    odd = _end(source).odd
-    return f"is a zip archive that readers take for different ones: {odd}" if odd is not None else None
+@contextmanager
+def as_torch(source: Source) -> Iterator[Archive]:
+    """What torch reads, whatever others read. Raises PickleError, UnreadableError and SourceError."""
+    end = _end(source)
+    try:
+        listed = source.read(end.start, end.start + end.length)
+        entries, more = entries_of(listed, end, source.size())
+    except BrokenDirectoryError as error:
+        raise PickleError(str(error)) from error
+    yield Archive(source, entries, end.odd or more)
 
 
 def _end(source: Source) -> End:
@@ -57,33 +62,13 @@ def _end(source: Source) -> End:
 
 
 @contextmanager
-def as_torch(source: Source) -> Iterator[Archive]:
-    """What torch reads, whatever others read. Raises PickleError, UnreadableError and SourceError."""
-    end = _end(source)
-    with _archive(source, AsTorch(source, end)) as archive:
-        if len(archive.entries) != end.files:
-            raise PickleError(
-                "is a zip archive that readers take for different ones: its directory has "
-                f"{plural(len(archive.entries), 'file')} and says {end.files}"
-            )
-        yield archive
-
-
-@contextmanager
 def as_others(source: Source) -> Iterator[Archive]:
     """What Python's zipfile reads, and those who use it. Raises PickleError and SourceError."""
-    with _archive(source, source) as archive:
-        yield archive
-
-
-@contextmanager
-def _archive(source: Source, seen: Source) -> Iterator[Archive]:
-    """The archive of a file whose directory is read from ``seen``."""
     import zipfile
     import zlib
 
     try:
-        with zipfile.ZipFile(Bounded(seen, DIRECTORY_LIMIT)) as archive:
+        with zipfile.ZipFile(Bounded(source, DIRECTORY_LIMIT)) as archive:
             yield Archive(source, archive.infolist())
     except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OverflowError, UnicodeError) as error:
         raise PickleError(f"is a broken zip archive: {str(error).lower() or 'truncated'}") from error
@@ -91,33 +76,52 @@ def _archive(source: Source, seen: Source) -> Iterator[Archive]:
         raise PickleError(f"is a zip archive that cannot be read: {str(error).lower()}") from error
 
 
-class Archive:
-    """The files of an archive. ``entries`` are all in the order of the directory, ``members`` each name once."""
+def read_alike(source: Source, archive: Archive) -> bool:
+    """Whether others find the same files in an archive as torch does. Raises SourceError."""
+    try:
+        with as_others(source) as other:
+            return [_place(info) for info in other.entries] == [_place(info) for info in archive.entries]
+    except PickleError:
+        return False
 
-    def __init__(self, source: Source, entries: list[ZipInfo]) -> None:
-        """What the directory says; nothing of the files is read yet."""
+
+def _place(info: ZipInfo) -> tuple[str, int, int, int, int]:
+    return info.filename, info.header_offset, info.compress_size, info.file_size, info.compress_type
+
+
+class Archive:
+    """The files of an archive. ``entries`` are all of them, in the order of the directory."""
+
+    def __init__(self, source: Source, entries: list[ZipInfo], odd: str | None = None) -> None:
+        """What the directory says, and what is ``odd`` about it; nothing of the files is read yet."""
         self._source = source
         self.entries = entries
+        self._odd = odd
         self._known: dict[int, tuple[int, bytes]] = {}
 
+    @property
+    def odd(self) -> str | None:
+        """Why others may find another archive in the file, or take another file of it; None for most."""
+        return self._odd or self.doubled or self._cut
+
     @cached_property
-    def members(self) -> dict[str, ZipInfo]:
-        """By name. Raises PickleError for a name that is there twice, UnreadableError for a file that is encrypted."""
-        found: dict[str, ZipInfo] = {}
-        names: set[str] = set()
-        for info in self.entries:
-            if info.filename != info.orig_filename:  # cut at a NUL, or replaced by what its extra field says
-                raise PickleError(f"is a zip archive with a file of two names: {info.filename:.200}")
-            if info.filename.lower() in names:  # torch looks names up without regard to case
-                raise PickleError(f"is a zip archive with two files called {info.filename:.200}")
-            if info.flag_bits & _ENCRYPTED:
-                raise UnreadableError("is an encrypted zip archive")
-            if info.flag_bits & _PATCHES:
-                raise UnreadableError("is a zip archive of patches")
-            _check_entry(info, self._source.size())
-            found[info.filename] = info
-            names.add(info.filename.lower())
-        return found
+    def _names(self) -> dict[bytes, int]:
+        """The number of each name in the directory, the last one of a name; without regard to case."""
+        return {raw_name(info).lower(): number for number, info in enumerate(self.entries)}
+
+    @cached_property
+    def doubled(self) -> str | None:
+        """Which name is there twice: readers take one or the other."""
+        if len(self._names) == len(self.entries):
+            return None
+        twice = (info for n, info in enumerate(self.entries) if self._names[raw_name(info).lower()] != n)
+        return f"there are two files called {next(twice).filename:.200}"
+
+    @property
+    def _cut(self) -> str | None:
+        """A name that others cut, as it has a NUL."""
+        found = next((info.filename for info in self.entries if "\0" in info.filename), None)
+        return None if found is None else f"there is a file of two names, {found.partition(chr(0))[0]:.200}"
 
     @property
     def prefix(self) -> str:
@@ -125,12 +129,39 @@ class Archive:
         folder, slash, _ = self.entries[0].filename.partition("/") if self.entries else ("", "", "")
         return folder + slash
 
-    def start(self, name: str) -> int:
-        """Where the bytes of a stored file begin. Raises PickleError when they are not all there."""
-        info = self.members[name]
+    @cached_property
+    def _folder(self) -> bytes:
+        return b"".join(raw_name(self.entries[0]).partition(b"/")[:2]) if self.entries else b""
+
+    def named(self, name: str) -> ZipInfo | None:
+        """The file that torch finds under a name in its folder; None when there is none."""
+        wanted = (self._folder + name.encode("utf-8", "surrogatepass")).lower()
+        number = self._names.get(wanted)
+        if number is None or self.doubled is None:
+            return None if number is None else self.entries[number]
+        return self.entries[found_first([raw_name(info).lower() for info in self.entries], wanted)]
+
+    def opened(self, info: ZipInfo) -> int:
+        """Where the bytes of a file begin that torch opens. Raises PickleError and UnreadableError where it stops.
+
+        Of a file that is marked as a directory it takes the length, and reads nothing: the tensor is what lay in memory
+        (mz_zip_reader_extract_to_mem). Of one without bytes it looks at no header.
+        """
+        name = f"{info.filename:.200}"
+        if info.flag_bits & _ENCRYPTED:
+            raise UnreadableError("is an encrypted zip archive")
+        if info.flag_bits & _PATCHES:
+            raise UnreadableError("is a zip archive of patches")
+        if info.compress_type not in (STORED, DEFLATED):
+            raise PickleError(f"is a zip archive whose {name} is packed in a way that torch can not read")
+        if not info.compress_size:
+            return info.header_offset
+        if info.external_attr & _DIRECTORY:
+            raise PickleError(f"is a zip archive whose {name} is marked as a directory, of which torch reads nothing")
         start, _ = self.begins(info)
-        if start + info.file_size > self._source.size():
-            raise PickleError(f"is truncated: {info.filename:.200} needs bytes up to {start + info.file_size}")
+        length = self._held(info) if info.compress_type == STORED else info.compress_size
+        if start + length > self._source.size():
+            raise PickleError(f"is truncated: {name} needs bytes up to {start + length}")
         return start
 
     def begins(self, info: ZipInfo) -> tuple[int, bytes]:
@@ -148,18 +179,18 @@ class Archive:
             self._known[at] = at + start, first
         return self._known[at]
 
-    def content(self, name: str, limit: int) -> bytes:
-        """The bytes of a file, as torch reads it. Raises UnreadableError for more than ``limit``, and PickleError."""
-        info = self.members[name]
-        if info.compress_type not in (STORED, DEFLATED):
-            raise PickleError(f"is a zip archive whose {name:.200} is packed in a way that torch can not read")
-        stream = self.stream(info, Budget())
-        data = _whole(stream, limit + 1)
-        if getattr(stream, "broken", False):
-            raise PickleError(f"is a broken zip archive: its {name:.200} cannot be unpacked")
+    def content(self, info: ZipInfo, limit: int) -> bytes:
+        """The bytes of a file, as torch reads it. Raises UnreadableError for more than ``limit``, and PickleError.
+
+        Torch takes as many as the directory says; of packed ones that are broken it would take what lay in memory.
+        """
+        self.opened(info)
+        data = _whole(self.stream(info, Budget()), limit + 1) if info.compress_size else b""
         if len(data) > limit:
-            raise UnreadableError(f"has a {name:.200} that unpacks to more than {limit} bytes")
-        return data
+            raise UnreadableError(f"has a {info.filename:.200} that unpacks to more than {plural(limit, 'byte')}")
+        if len(data) < info.file_size:
+            raise PickleError(f"is a broken zip archive: its {info.filename:.200} cannot be unpacked")
+        return data[: info.file_size]
 
     def head(self, info: ZipInfo, limit: int, budget: Budget) -> bytes:
         """The first ``limit`` bytes of a file, unpacked. Raises PickleError, and ValueError for unknown packing."""
@@ -181,30 +212,6 @@ class Archive:
 
     def _held(self, info: ZipInfo) -> int:
         return max(info.file_size, info.compress_size)  # the directory may give two sizes; readers differ
-
-
-def _check_entry(info: ZipInfo, size: int) -> None:
-    """What miniz asks of each entry when it opens an archive (mz_zip_reader_read_central_dir), and torch of its files.
-
-    Of a file that is marked as a directory torch takes the length, and reads nothing (mz_zip_reader_extract_to_mem):
-    the tensor is what lay in memory. Raises PickleError.
-    """
-    name = f"{info.filename:.200}"
-    if info.external_attr & _DIRECTORY and not name.endswith("/"):
-        raise PickleError(f"is a zip archive whose {name} is marked as a directory, of which torch reads nothing")
-    # Its test for a file that is not packed takes in the time, which torch.save leaves at zero.
-    plain = info.compress_type == STORED and info.date_time[3:] == (0, 0, 0)
-    if plain and info.file_size != info.compress_size:
-        raise PickleError(
-            f"is a broken zip archive: its {name} is not packed, and {plural(info.compress_size, 'byte')} of "
-            f"{info.file_size}"
-        )
-    if info.file_size and not info.compress_size:
-        raise PickleError(f"is a broken zip archive: its {name} has {plural(info.file_size, 'byte')} packed in none")
-    if info.volume not in (0, 1):
-        raise PickleError(f"is a broken zip archive: its {name} is on disk {info.volume} of several")
-    if info.header_offset + LOCAL + info.compress_size > size:
-        raise PickleError(f"is a broken zip archive: its {name} needs bytes behind the end of the file")
 
 
 def _whole(stream: io.RawIOBase, limit: int) -> bytes:

@@ -68,11 +68,11 @@ def why_unread(checkpoint: Checkpoint) -> str | None:
     """What is wrong with the first file of a folder in which no tensor could be read; None where one could."""
     if any(file.header.tensors for file in checkpoint.files):
         return None
-    return next((problem.message for file in checkpoint.files for problem in file.header.problems), None)
+    return next((problem.message for file in checkpoint.files for problem in file.header.faults), None)
 
 
 def _hides(file: WeightFile, checkpoint: Checkpoint) -> bool:
-    problem = next(iter(file.header.problems), None)
+    problem = next(iter(file.header.faults), None)
     if problem is None:
         return not file.header.tensors and _may_hold_them_elsewhere(file, checkpoint)
     if problem.trouble is Trouble.UNSAFE_PICKLE:

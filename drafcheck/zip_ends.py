@@ -11,24 +11,26 @@ import struct
 from typing import NamedTuple
 
 from drafcheck.source import Source
-from drafcheck.words import plural
+from drafcheck.words import ends, plural
 
 DIRECTORY_LIMIT = 16 << 20
 """The longest directory in bytes that is read; that of a state dict of 100,000 tensors has about 8 MB."""
 
-_ENTRY, _ENTRY_BYTES = b"PK\x01\x02", 46
-_OLDEST = 45  # the version that archives of more than 4 GB need
 END, END_BYTES = b"PK\x05\x06", 22
 """How the last record of an archive begins, and its length without a comment."""
 
+_ENTRY_BYTES = 46
 _LOCATOR, _LOCATOR_BYTES = b"PK\x06\x07", 20
 _WIDE, _WIDE_BYTES = b"PK\x06\x06", 56
+_PIECE = 4096  # in pieces of so many bytes miniz looks for the end
+_STEP = _PIECE - 3
+_REACH = END_BYTES + 0xFFFF
 
 
 class End(NamedTuple):
     """The directory that torch reads: its place, its bytes and its files; ``odd``: why others may read another.
 
-    ``stop`` is where the archive ends, its comment included.
+    ``stop`` is where the archive ends, its comment included. ``disk`` is the number that its files have to have.
     """
 
     start: int
@@ -36,6 +38,7 @@ class End(NamedTuple):
     files: int
     odd: str | None
     stop: int
+    disk: int = 0
 
 
 class NoEndError(Exception):
@@ -43,90 +46,90 @@ class NoEndError(Exception):
 
 
 def end_of(source: Source) -> End:
-    """What torch finds. Raises NoEndError, and SourceError."""
+    """What torch finds (mz_zip_reader_read_central_dir). Raises NoEndError, and SourceError."""
     size = source.size()
     place, last = _last(source, size)
-    files, length, start, comment = struct.unpack("<H2IH", last[10:])
+    this, first, here, files, length, start, comment = struct.unpack("<4H2IH", last[4:])
     stop = place + END_BYTES + comment
-    odd = None if stop == size else "there are bytes behind its end"
-    locator = source.read(max(place - _LOCATOR_BYTES, 0), place)
-    if locator.startswith(_LOCATOR) and len(locator) == _LOCATOR_BYTES:
+    odd = _misfit(size, place + END_BYTES, comment)
+    locator = source.read(place - _LOCATOR_BYTES, place) if place >= _LOCATOR_BYTES + _WIDE_BYTES else b""
+    if locator.startswith(_LOCATOR):
         wide_at = int.from_bytes(locator[8:16], "little")
+        if wide_at > size - _WIDE_BYTES:
+            raise NoEndError("is a broken zip archive: its end names a record behind the end of the file")
         wide = source.read(wide_at, wide_at + _WIDE_BYTES)
         before = place - _LOCATOR_BYTES - _WIDE_BYTES
         if wide_at != before:
             odd = odd or "the place of its directory is written down twice"
-        if wide.startswith(_WIDE) and len(wide) == _WIDE_BYTES:
-            _check_wide(wide, int.from_bytes(locator[16:20], "little"))
-            files, length, start = struct.unpack("<3Q", wide[32:])
+        if wide.startswith(_WIDE):
+            held, this, first, here, files, length, start = struct.unpack("<Q4x2I4Q", wide[4:])
+            _check_wide(held, int.from_bytes(locator[16:20], "little"))
             place = before
         else:
             odd = odd or "the place of its directory is not where it says"
     if start + length != place:
         odd = odd or "its directory is not where its sizes say"
-    return End(start, length, files, odd, stop)
+    _check((this, first), here, files, length)
+    return End(start, length, files, odd, stop, this)
 
 
-def _check_wide(wide: bytes, disks: int) -> None:
-    """What miniz asks of the wide end record and of its locator (mz_zip_reader_read_central_dir). Raises NoEndError."""
-    held, this, first, here, files = struct.unpack("<Q4x2I2Q", wide[4:40])
-    if disks != 1 or this or first:
-        raise NoEndError("is a broken zip archive: its end says that it is one of several disks")
-    if here != files:
-        raise NoEndError(f"is a broken zip archive: its end counts {plural(files, 'file')} and {here} of them here")
+def _misfit(size: int, end: int, comment: int) -> str | None:
+    """What is odd where the comment does not end with the file."""
+    there = size - end
+    if comment > there:
+        return f"its end announces a comment of {plural(comment, 'byte')}, and {there} follow{ends(there)}"
+    left = there - comment
+    return f"{plural(left, 'byte')} lie{ends(left)} behind its end" if left else None
+
+
+def _check_wide(held: int, disks: int) -> None:
+    """What miniz asks of the wide end record and of its locator alone. Raises NoEndError."""
     if held < _WIDE_BYTES - 12:
         raise NoEndError(f"is a broken zip archive: its end has a length of {plural(held, 'byte')}")
+    if disks != 1:
+        raise NoEndError(_SEVERAL)
+
+
+_SEVERAL = "is a broken zip archive: its end says that it is one of several disks"
+
+
+def _check(disks: tuple[int, int], here: int, files: int, length: int) -> None:
+    """What miniz asks of either record. Raises NoEndError."""
+    if here != files:
+        raise NoEndError(f"is a broken zip archive: its end counts {plural(files, 'file')} and {here} of them here")
+    if disks not in ((0, 0), (1, 1)):
+        raise NoEndError(_SEVERAL)
+    if length < files * _ENTRY_BYTES:
+        raise NoEndError(
+            f"is a broken zip archive: its directory has {plural(length, 'byte')}, too few for {plural(files, 'file')}"
+        )
 
 
 def _last(source: Source, size: int) -> tuple[int, bytes]:
     """The last end record and its place. Raises NoEndError, and SourceError."""
-    for reach in (END_BYTES, END_BYTES + (1 << 16)):  # a comment is rare, and bytes can come from far
-        first = max(size - reach, 0)
-        tail = source.read(first, size)
-        at = tail.rfind(END, 0, max(len(tail) - END_BYTES + len(END), 0))
-        if at >= 0:
-            return first + at, tail[at : at + END_BYTES]
-    raise NoEndError("is a broken zip archive: it has no directory at its end")
+    at = max(size - END_BYTES, 0)
+    tail = source.read(at, size)
+    if not tail.startswith(END):  # a comment is rare, and bytes can come from far
+        at = max(size - _REACH - _PIECE, 0)
+        tail = source.read(at, size)
+    found = tail.rfind(END, 0, max(len(tail) - END_BYTES + len(END), 0))
+    place = at + found if found >= 0 else -1
+    _refuse_unless_reached(place, size)
+    return place, tail[found : found + END_BYTES]
 
 
-def _takeable(listed: bytes) -> bytes:
-    """A directory in which no file needs a version of the format that zipfile refuses, which miniz does not look at."""
-    taken, at = bytearray(listed), 0
-    while listed.startswith(_ENTRY, at) and at + _ENTRY_BYTES <= len(listed):
-        if listed[at + 6] > _OLDEST:
-            taken[at + 6] = _OLDEST
-        at += _ENTRY_BYTES + sum(struct.unpack_from("<3H", listed, at + 28))
-    return bytes(taken)
+def _refuse_unless_reached(place: int, size: int) -> None:
+    """Look for a place in pieces from the end on, as mz_zip_reader_locate_header_sig does. Raises NoEndError.
 
-
-class AsTorch:
-    """A file with another directory appended, the one that torch reads, so that zipfile reads that one too."""
-
-    def __init__(self, source: Source, end: End) -> None:
-        """Raises SourceError."""
-        self.name = source.name
-        self._source = source
-        self._size = source.size()
-        listed = _takeable(source.read(end.start, end.start + end.length))
-        at = self._size
-        wide = struct.pack("<4sQ2H2I4Q", _WIDE, 44, 45, 45, 0, 0, end.files, end.files, len(listed), at)
-        locator = struct.pack("<4sIQI", _LOCATOR, 0, at + len(listed), 1)
-        last = struct.pack("<4s4H2IH", END, 0, 0, 0xFFFF, 0xFFFF, 0xFFFFFFFF, 0xFFFFFFFF, 0)
-        self._more = listed + wide + locator + last
-
-    def size(self) -> int:
-        """The length in bytes, with what is appended."""
-        return self._size + len(self._more)
-
-    def read(self, start: int, stop: int) -> bytes:
-        """The bytes from ``start`` to ``stop``, as far as they are there. Raises SourceError."""
-        there = self._source.read(start, min(stop, self._size)) if start < self._size else b""
-        if stop <= self._size:
-            return there
-        return there + self._more[max(start - self._size, 0) : stop - self._size]
-
-    def close(self) -> None:
-        """Nothing is held open."""
-
-    def expect(self, _: object) -> None:
-        """Nothing."""
+    Its step from the second piece on is one of numbers without a sign: in a file that is too short for it, torch tries
+    to read at a negative place.
+    """
+    start = max(size - _PIECE, 0)
+    while start and place < start:
+        if size - start >= _REACH:
+            break
+        if start < _STEP:
+            raise NoEndError(f"is a zip archive whose end torch does not find, so far is it from byte {size}")
+        start -= _STEP
+    if place < start:
+        raise NoEndError("is a broken zip archive: it has no directory at its end")

@@ -44,7 +44,7 @@ def test_an_archive_that_was_cut_is_only_broken(tmp_path: Path, cut: int) -> Non
 def test_what_lies_behind_an_archive_is_told_with_its_place(tmp_path: Path) -> None:
     found = problem(tmp_path, HEALTHY_ZIP + BARE)
     assert f"os.system at byte {len(HEALTHY_ZIP) + BARE.index(b'cos')}:" in found.message
-    assert problem(tmp_path, HEALTHY_ZIP + b"cut here\nand there\n").trouble is Trouble.CORRUPT
+    assert problem(tmp_path, HEALTHY_ZIP + b"cut here\nand there\n").trouble is Trouble.ODD
 
 
 def test_values_that_begin_like_a_file_of_an_archive_are_none(tmp_path: Path) -> None:
@@ -136,4 +136,4 @@ def test_what_torch_refuses_is_said_to_be_refused(tmp_path: Path) -> None:
 def test_junk_behind_an_archive_is_told_and_loaded(tmp_path: Path, junk: bytes) -> None:
     found = header(tmp_path, archive(GOOD, {"0": ZEROS}) + junk)
     assert [t.name for t in found.tensors] == ["t"]
-    assert [(p.trouble, p.stops) for p in found.problems] == ([(Trouble.CORRUPT, False)] if junk else [])
+    assert [(p.trouble, p.stops) for p in found.problems] == ([(Trouble.ODD, False)] if junk else [])

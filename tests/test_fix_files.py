@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import pickle
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,9 +17,12 @@ from repairing import checked, contents, edits_for, hashed, mended, mended_draft
 from weightfiles import Storage, legacy, state, tensor
 from weights import Weight, read_safetensors, write_safetensors, zeros
 
+from drafcheck.errors import UsageError
 from drafcheck.finding import Finding
-from drafcheck.fix.edits import Convert, DropFile, Edit, Reindex
+from drafcheck.fix.edits import Convert, DropFile, Edit, Reindex, merged
+from drafcheck.fix.state import State, after
 from drafcheck.fix.text import hindrances, repairs
+from drafcheck.place import LocalPlace
 from drafcheck.report.style import Style
 from drafcheck.session import Options
 
@@ -246,6 +251,34 @@ def test_bytes_behind_a_file_of_before_1_6_are_not_lost_without_a_word(tmp_path:
     found, edits = told(tmp_path, "DC010")
     assert edits == ([] if junk else [Convert("pytorch_model.bin")])
     assert ("has 4 bytes behind its last storage that belong to none" in found[0].message) is bool(junk)
+
+
+MORE: dict[str, tuple[Callable[[Path], object], str]] = {
+    "bytes behind it": (lambda file: file.write_bytes(file.read_bytes() + b"junk"), "4 bytes lie behind its end"),
+    "a pickle beside": (lambda file: beside(file, "archive/x.pkl", b"cos\nsystem\n."), "asks for os.system"),
+    "a file twice": (lambda file: beside(file, "archive/DATA/0", b""), "two files called"),
+    "half of it": (lambda file: file.write_bytes(file.read_bytes()[:900]), "can not be read whole"),
+}
+
+
+def beside(file: Path, name: str, data: bytes) -> None:
+    with zipfile.ZipFile(file, "a") as archive:
+        archive.writestr(name, data)
+
+
+@pytest.mark.parametrize("kind", MORE)
+def test_what_keeps_a_pickle_from_being_written_anew_is_said_as_it_is(tmp_path: Path, kind: str) -> None:
+    with_entry(tmp_path, b"", broken=True)
+    change, words = MORE[kind]
+    change(tmp_path / "pytorch_model.bin")
+    state = State(str(tmp_path), LocalPlace(tmp_path))
+    with pytest.raises(UsageError) as error:
+        after(state, state.opened(), merged([("DC010", Convert("pytorch_model.bin"))]))
+    assert words in str(error.value) and "nothing was changed" in str(error.value)
+    assert ("read whole" in str(error.value)) is (kind == "half of it")
+    done = mended_draft(tmp_path)
+    assert not done.state.changed and all(words in one for one in hindrances(done))
+    assert bool(hindrances(done)) is (kind != "half of it")
 
 
 def test_another_repair_is_not_promised_where_it_would_have_to_rewrite_such_a_pickle(tmp_path: Path) -> None:

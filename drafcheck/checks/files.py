@@ -133,7 +133,7 @@ def lfs_pointer(s: Subject) -> Iterator[Hit]:
     yield from problems(s, Trouble.LFS_POINTER)
 
 
-@rule("DC004", "corrupt-safetensors", Severity.ERROR, Severity.WARNING)
+@rule("DC004", "corrupt-safetensors", Severity.ERROR, Severity.WARNING, Severity.NOTE)
 def corrupt_weights(s: Subject) -> Iterator[Hit]:
     """A weight file that the loader opens is damaged.
 
@@ -141,9 +141,10 @@ def corrupt_weights(s: Subject) -> Iterator[Hit]:
     Reports safetensors files whose header is too long, not UTF-8 or not JSON, names a tensor twice, or whose tensors
     overlap, leave holes, reach past the file or need another number of bytes than dtype and shape say; and PyTorch
     files whose zip archive or pickle is broken, that torch refuses, or whose archive other readers take for another
-    one (a second directory, bytes before, between or behind). The verdict on safetensors is that of the safetensors
-    library. A warning where the values of a PyTorch file on this machine, all read (`--values`), have another checksum
-    than its archive says, which torch does not compare.
+    one (a second directory, a file twice, bytes before or between). The verdict on safetensors is that of the
+    safetensors library. A warning where the values of a PyTorch file on this machine, all read (`--values`),
+    have another checksum than its archive says, which torch does not compare. A note where all readers pass over what
+    is odd about an archive: bytes behind its end, or a comment that is not all there.
 
     ## Why is this bad?
     The engine stops when it opens the file (not at a PyTorch file that others take for another one). A download that
@@ -153,6 +154,7 @@ def corrupt_weights(s: Subject) -> Iterator[Hit]:
     Download the file again and compare its size with the one on the hub, or export it again.
     """
     yield from problems(s, Trouble.CORRUPT)
+    yield from (hit._replace(severity=Severity.NOTE) for hit in problems(s, Trouble.ODD))
     yield from damaged(s)
 
 
@@ -288,7 +290,7 @@ def _absent(selection: Selection, index: Index) -> list[str]:
 
 def _promised(s: Subject, selection: Selection, index: Index, severity: Severity) -> Iterator[Hit]:
     absent = [] if _holds_all(selection, index) else _absent(selection, index)
-    if absent and not any(file.header.problems for file in selection.chosen):
+    if absent and not any(file.header.faults for file in selection.chosen):
         verb = "is" if len(absent) == 1 else "are"
         yield Hit(
             f"{index.file} lists {count(len(absent), 'tensor')} that {verb} in none of its files: {listed(absent)}",

@@ -112,7 +112,7 @@ def pickle_weights(s: Subject) -> Iterator[Hit]:
     (`t.resolve_neg().resolve_conj().contiguous().clone()`), leave out what is none, and write them with
     `safetensors.torch.save_file`.
     """
-    if s.selection is None or without_tensors(s) or any(file.header.problems for file in s.selection.files):
+    if s.selection is None or without_tensors(s) or any(file.header.faults for file in s.selection.files):
         return  # nothing to convert, or nothing that should be
     if s.selection.uses_pickles:
         from drafcheck.fix.repairs.files import why_not_converted

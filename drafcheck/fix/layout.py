@@ -14,10 +14,16 @@ from drafcheck.fix.pieces import Spliced, size_of
 from drafcheck.header_json import DTYPE_BITS, METADATA
 
 if TYPE_CHECKING:
-    from drafcheck.checkpoint import Index
+    from drafcheck.checkpoint import Index, WeightFile
 
 _ALIGNMENT = 8  # the library pads its headers to this many bytes, so that tensors can be mapped as they lie
 _SHARD = re.compile(r"(?:pytorch_)?model(-\d+-of-\d+)?\.(?:bin|pt)")
+
+
+def kept_by(file: WeightFile) -> str:
+    """What keeps a file with problems from being written anew: it can not be read, or more is in it than tensors."""
+    stopping = any(problem.stops for problem in file.header.problems)
+    return f"{file.name} can not be read whole" if stopping else file.header.problems[0].message
 
 
 @dataclass(frozen=True, slots=True)

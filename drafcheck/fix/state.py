@@ -29,7 +29,7 @@ from drafcheck.fix.edits import (
     SetKey,
 )
 from drafcheck.fix.jsontext import with_key, without_key
-from drafcheck.fix.layout import Entry, index_text, name_in_safetensors, names_listed, safetensors
+from drafcheck.fix.layout import Entry, index_text, kept_by, name_in_safetensors, names_listed, safetensors
 from drafcheck.fix.pieces import Span, Spliced
 from drafcheck.words import count
 
@@ -184,7 +184,8 @@ class _Changes:
         for name in touched:
             file = self._checkpoint.file(name)
             if file is None or file.header.problems:
-                raise UsageError(f"{name} can not be read whole, so it can not be written again")
+                why = kept_by(file) if file is not None else f"{name} can not be read whole"
+                raise UsageError(f"{why}; it can not be written again without loss{NOTHING_CHANGED}")
             self._refuse_loss(file)
             added = [Entry(add.name, add.content) for add in self._added] if name == home else []
             metadata = file.header.metadata or (_METADATA if not file.is_safetensors else {})

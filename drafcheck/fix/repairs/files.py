@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from drafcheck.fix.edits import Convert, DropFile, Edit, Reindex
-from drafcheck.fix.layout import name_in_safetensors, names_listed
+from drafcheck.fix.layout import kept_by, name_in_safetensors, names_listed
 from drafcheck.fix.registry import Wishes, repair
 from drafcheck.plan.files import alike
 from drafcheck.plan.names import route
@@ -155,7 +155,7 @@ def why_not_converted(s: Subject, files: Sequence[WeightFile]) -> str | None:
 def _why_lossy(file: WeightFile) -> str | None:
     """What of a pickle would not be in a safetensors file of its tensors, in a clause; None for nothing."""
     if file.header.problems:
-        return f"{file.name} can not be read whole"
+        return kept_by(file)
     if not file.header.tensors:
         return f"{file.name} holds no tensors where loaders look for them"
     if file.header.uncopied:
