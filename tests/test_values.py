@@ -135,7 +135,7 @@ def test_a_file_that_ends_too_early_is_told_and_the_rest_is_read(tmp_path: Path)
     assert [(u.tensor.name, "ends before byte" in u.why) for u in found.unread] == [("b", True)]
 
 
-def check(folder: Path, **options: Any) -> CheckpointReport:
+def check(folder: Path | str, **options: Any) -> CheckpointReport:
     made = Options(engine="sglang==0.5.15", values=1.0)
     for name, value in options.items():
         setattr(made, name, value)

@@ -142,9 +142,9 @@ def corrupt_weights(s: Subject) -> Iterator[Hit]:
     overlap, leave holes, reach past the file or need another number of bytes than dtype and shape say; and PyTorch
     files whose zip archive or pickle is broken, that torch refuses, or whose archive other readers take for another
     one (a second directory, a file twice, bytes before or between). The verdict on safetensors is that of the
-    safetensors library. A warning where the values of a PyTorch file on this machine, all read (`--values`),
-    have another checksum than its archive says, which torch does not compare. A note where all readers pass over what
-    is odd about an archive: bytes behind its end, or a comment that is not all there.
+    safetensors library. Where the values of a PyTorch file are all read (`--values`), a warning where they have another
+    checksum than its archive says, which torch does not compare, and an error where they do not unpack. A note where
+    all readers pass over what is odd about an archive: bytes behind its end, or a comment that is not all there.
 
     ## Why is this bad?
     The engine stops when it opens the file (not at a PyTorch file that others take for another one). A download that

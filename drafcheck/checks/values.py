@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from drafcheck.contract import load_toml
@@ -77,30 +77,44 @@ def changed(s: Subject) -> Iterator[Hit]:
 def damaged(s: Subject) -> Iterator[Hit]:
     """PyTorch files whose bytes are not those that were summed up when they were saved, for DC004.
 
-    They are read once more for it, in order: the values are read in pieces by two threads.
+    Those that lie on this machine as they are, are read once more for it, in order: the values are read in pieces by
+    two threads.
     """
     if s.values is None or s.selection is None or not all(v.whole for v in s.values.tensors):
         return
     changed = {one.file for one in s.values.changed}
-    for file, names in _damaged(file for file in s.selection.files if file.name not in changed):
-        yield Hit(
-            f"{file} has other bytes than were saved: the archive's checksum is another one at {listed(names)} (torch "
-            "does not compare it, so that engines load them)",
-            tuple(Location(file=file, tensor=name) for name in names[:3]),
-            help="download the file again; if it was written so, save it again with torch.save",
-            severity=Severity.WARNING,
-            confidence=Confidence.LIKELY,
-            about=tuple(names),
-        )
+    for file in (file for file in s.selection.files if file.name not in changed):
+        found = [one for one in s.values.damaged if one.file == file.name]
+        if names := [*_resummed(file), *(one.tensor for one in found if not one.broken)]:
+            yield _other_bytes(file.name, names)
+        if names := [one.tensor for one in found if one.broken]:
+            yield Hit(
+                f"{file.name} has compressed bytes that do not unpack, of {listed(names)}: torch does not ask, and "
+                f"{s.engine} loads what lay in memory",
+                tuple(Location(file=file.name, tensor=name) for name in names[:3]),
+                help="download the file again, or save it again with torch.save",
+                about=tuple(names),
+            )
 
 
-def _damaged(files: Iterable[WeightFile]) -> Iterator[tuple[str, list[str]]]:
-    for file in files:
-        if file.header.sums:
-            from drafcheck.checksums import damaged  # for these files alone
+def _other_bytes(file: str, names: list[str]) -> Hit:
+    return Hit(
+        f"{file} has other bytes than were saved: the archive's checksum is another one at {listed(names)} (torch "
+        "does not compare it, so that engines load them)",
+        tuple(Location(file=file, tensor=name) for name in names[:3]),
+        help="download the file again; if it was written so, save it again with torch.save",
+        severity=Severity.WARNING,
+        confidence=Confidence.LIKELY,
+        about=tuple(names),
+    )
 
-            if names := list(damaged(file)):
-                yield file.name, names
+
+def _resummed(file: WeightFile) -> list[str]:
+    if not file.header.sums:
+        return []
+    from drafcheck.checksums import damaged  # for these files alone
+
+    return list(damaged(file))
 
 
 @rule("DC801", "non-finite", Severity.ERROR, Severity.NOTE, needs=("values",))

@@ -117,13 +117,25 @@ class Changed(NamedTuple):
     sure: bool
 
 
+class Damaged(NamedTuple):
+    """The first tensor of a storage whose bytes are not those that were saved; ``broken``: they do not unpack."""
+
+    file: str
+    tensor: str
+    broken: bool = False
+
+
 @dataclass(slots=True)
 class Values:
-    """What all tensors of the files hold that the loader reads; those of ``changed`` files are unread."""
+    """What all tensors of the files hold that the loader reads; those of ``changed`` files are unread.
+
+    ``damaged`` are storages at an address, and compressed ones, as far as all of one was read.
+    """
 
     tensors: list[TensorValues] = field(default_factory=list)
     unread: list[Unread] = field(default_factory=list)
     changed: list[Changed] = field(default_factory=list)
+    damaged: list[Damaged] = field(default_factory=list)
 
     @property
     def read(self) -> float:

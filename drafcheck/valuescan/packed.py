@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import io
+import zlib
 from collections.abc import Iterable
 
 from drafcheck.pickle_opcodes import Budget
 from drafcheck.source import Source, SourceError
-from drafcheck.tensor import Packed
+from drafcheck.tensor import Packed, Summed
 from drafcheck.words import count, ends
 from drafcheck.zip_members import DEFLATED, Unpacked
 
@@ -37,7 +38,9 @@ class Inflated:
         self.name = source.name
         self._source, self._packed = source, packed
         self._stream: io.BufferedReader | None = None
-        self._at = 0
+        self._at = self._crc = 0
+        self.broken = False
+        """Whether it could not be unpacked to its end: torch, which does not ask, takes what lay in memory."""
 
     def size(self) -> int:
         """The length that the archive says, in bytes."""
@@ -46,12 +49,23 @@ class Inflated:
     def read(self, start: int, stop: int) -> bytes:
         """The bytes from ``start`` to ``stop``. Raises SourceError where they are broken, or not all there."""
         if self._stream is None or start < self._at:
-            self._stream, self._at = self._begun(), 0
+            self._stream, self._at, self._crc = self._begun(), 0, 0
         while self._at < start:
             self._at += len(self._next(self._stream, min(start - self._at, _SKIPPED)))
         data = self._next(self._stream, stop - start)
         self._at = stop
         return data
+
+    def differs(self, one: Summed) -> bool:
+        """Whether all of it has another checksum than the archive says; unpacks what is left of it."""
+        if self.broken:
+            return True
+        try:
+            for start in range(self._at, self.size(), _SKIPPED):
+                self.read(start, min(start + _SKIPPED, self.size()))
+        except SourceError:
+            return self.broken
+        return one.crc not in (0, self._crc)
 
     def _begun(self) -> io.BufferedReader:
         start, stop = self._packed.start, self._packed.stop
@@ -61,7 +75,9 @@ class Inflated:
 
     def _next(self, stream: io.BufferedReader, length: int) -> bytes:
         data = stream.read(length)
+        self._crc = zlib.crc32(data, self._crc)
         if len(data) < length:
+            self.broken = True
             raise SourceError(f"{self.name} has compressed bytes that are broken or too few")
         return data
 

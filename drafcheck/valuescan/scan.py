@@ -9,17 +9,21 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
 from math import prod
 from typing import TYPE_CHECKING
 
 from drafcheck.source import LocalFile, SourceError
-from drafcheck.valuescan.model import Changed, TensorValues, Unread, Values
+from drafcheck.valuescan.model import Changed, Damaged, TensorValues, Unread, Values
+from drafcheck.valuescan.sums import Summing
 
 if TYPE_CHECKING:
     from drafcheck.checkpoint import WeightFile
     from drafcheck.source import Source
-    from drafcheck.tensor import Packed, Tensor, View
+    from drafcheck.tensor import Summed, Tensor, View
     from drafcheck.valuescan.kernels import Stretch
+    from drafcheck.valuescan.packed import Inflated
     from drafcheck.valuescan.views import Window
 
 CHUNK = 2 << 20
@@ -41,7 +45,8 @@ Progress = Callable[[int], None]
 class _Part:
     """A stretch of a tensor: from byte ``start`` to ``stop`` of its file, whole rows of ``row`` bytes from the
     row ``first`` on. ``whole`` is the stretch of all of the tensor. Of a view they count the bytes of its values alone,
-    and ``window`` is where these lie. ``rest`` are those that can be read after this one alone, once.
+    and ``window`` is where these lie. ``rest`` are those that can be read after this one alone, once; then ``done``
+    is called.
     """
 
     values: TensorValues
@@ -53,6 +58,7 @@ class _Part:
     whole: tuple[int, int]
     window: Window | None = None
     rest: Iterable[_Part] = ()
+    done: Callable[[], object] = int
 
     @property
     def length(self) -> int:
@@ -66,13 +72,17 @@ def scan(files: Sequence[WeightFile], share: float = 1.0, progress: Progress | N
     An interruption ends both threads before it goes on.
     """
     found = Values()
-    worker = _Worker(_parts(files, share, found), found, progress or (lambda _: None))
+    summed: list[tuple[WeightFile, Summing]] = []
+    worker = _Worker(_parts(files, share, found, summed), found, progress or (lambda _: None))
     with _helpers(worker):
         worker.run()
     if worker.crash is not None:
         raise worker.crash
     lost = {id(u.tensor) for u in found.unread}
     found.tensors = [v for v in found.tensors if id(v.tensor) not in lost]
+    for file, source in summed:
+        found.damaged += source.differing(file)
+    found.damaged = list(dict.fromkeys(found.damaged))  # two tensors may lie in one storage
     _forget(files, found)
     return found
 
@@ -121,9 +131,10 @@ class _Worker:
                 part = next(self._parts, None)
             if part is None:
                 return
-            for piece in (part, *part.rest):
+            for piece in chain((part,), part.rest):
                 if not self._look(piece, buffer):
                     break
+            part.done()
 
     def _look(self, part: _Part, buffer: memoryview) -> bool:
         """Read a part and keep what it holds. Whether it could be read and another one may be."""
@@ -170,10 +181,19 @@ def _helpers(worker: _Worker) -> Iterator[None]:
             thread.join()
 
 
-def _parts(files: Sequence[WeightFile], share: float, found: Values) -> Iterator[_Part]:
-    """The stretches to read, in the order of the bytes; what can not be read goes to ``found``."""
+def _parts(
+    files: Sequence[WeightFile], share: float, found: Values, summed: list[tuple[WeightFile, Summing]]
+) -> Iterator[_Part]:
+    """The stretches to read, in the order of the bytes; what can not be read goes to ``found``.
+
+    Of files to ``summed`` the checksums are kept on the way, where all of them is read.
+    """
     for file in files:
-        source = _reopened(file.source)
+        own = _reopened(file.source)
+        source = own
+        if share >= 1 and file.header.sums and not isinstance(own, LocalFile):
+            source = Summing(own)
+            summed.append((file, source))
         for tensor in file.header.tensors:
             view = file.header.views.get(tensor.name)
             if view is not None:
@@ -183,7 +203,7 @@ def _parts(files: Sequence[WeightFile], share: float, found: Values) -> Iterator
                 found.tensors.append(values)
                 yield from _seen(values, source, view, share)
             elif tensor.name in file.header.packed:
-                yield from _inflated(tensor, source, file.header.packed[tensor.name], share, found)
+                yield from _inflated(tensor, own, file, share, found)
             elif tensor.start < 0:
                 known = file.header.uncopied.get(tensor.name)
                 found.unread.append(
@@ -225,11 +245,12 @@ def _seen(values: TensorValues, source: Source, view: View, share: float) -> Ite
         at += window.held
 
 
-def _inflated(tensor: Tensor, source: Source, packed: Packed, share: float, found: Values) -> Iterator[_Part]:
+def _inflated(tensor: Tensor, source: Source, file: WeightFile, share: float, found: Values) -> Iterator[_Part]:
     """The parts of a compressed tensor as one: they are unpacked one after the other."""
     from drafcheck.valuescan.packed import Inflated, refused
     from drafcheck.valuescan.views import row_of
 
+    packed = file.header.packed[tensor.name]
     if (why := refused(packed)) is not None:
         found.unread.append(Unread(tensor, why))
         return
@@ -242,7 +263,15 @@ def _inflated(tensor: Tensor, source: Source, packed: Packed, share: float, foun
         if dense
         else _seen(values, unpacked, view, share)
     )
-    yield replace(next(parts), rest=parts)
+    one = next((one for one in file.header.sums if one.start == packed.start), None)
+    done = partial(_compare, unpacked, one, found) if one is not None and share >= 1 else int
+    yield replace(next(parts), rest=parts, done=done)
+
+
+def _compare(unpacked: Inflated, one: Summed, found: Values) -> None:
+    """Keep a compressed storage that holds something else than was saved."""
+    if unpacked.differs(one):
+        found.damaged.append(Damaged(unpacked.name, one.tensor, unpacked.broken))
 
 
 def _row(tensor: Tensor, size: int) -> int:
