@@ -14,6 +14,7 @@ from drafcheck.contract_strays import Stray, twice
 from drafcheck.contract_tables import PARTS, contract_table
 from drafcheck.contract_words import is_range
 from drafcheck.errors import UsageError
+from drafcheck.place import LocalPlace
 from drafcheck.producer_models import ProducerBook
 from drafcheck.selection import suggestion
 from drafcheck.settings_model import complaint
@@ -40,6 +41,8 @@ def files_in(folder: Path) -> list[Path]:
     """The files of a folder of contracts. Raises UsageError when it is no folder, or holds none."""
     if not folder.is_dir():
         raise UsageError(f"no folder of contracts: {shown(folder)}")
+    if LocalPlace(folder).names() is None:
+        raise UsageError(f"{shown(folder)}: the folder may not be read")
     files = sorted([*folder.glob("*.toml"), *folder.glob("*/*.toml"), *folder.glob(f"*/{PARTS}/*.toml")])
     if not files:
         raise UsageError(f"{shown(folder)} holds no contracts: <engine>/{ENGINE_FILE} is wanted (see rules/README.md)")

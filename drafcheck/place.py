@@ -174,8 +174,10 @@ def _is_folder(path: Path) -> bool:
 
 
 def _listing(folder: Path) -> list[str] | None:
-    """The names in a folder in alphabetical order, None when it may not be read."""
+    """The names in a folder in alphabetical order, None when it, or what is in it, may not be read."""
     try:
-        return sorted(os.listdir(folder))  # noqa: PTH208  (a name that is not utf-8 must survive)
+        names = sorted(os.listdir(folder))  # noqa: PTH208  (a name that is not utf-8 must survive)
+        os.stat(os.path.join(folder, "."))  # noqa: PTH116, PTH118 - a folder may be listed that may not be entered
     except OSError:
         return None
+    return names

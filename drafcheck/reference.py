@@ -100,7 +100,13 @@ def _from_folder(path: str | Path, place: Place) -> Reference:
     from drafcheck.checkpoint import open_folder
 
     name = next((name for name in _NPY_NAMES if place.is_file(name)), None)
-    return _from_npy(place, name) if name is not None else mapping_in(open_folder(str(path), place))
+    if name is not None:
+        return _from_npy(place, name)
+    try:
+        checkpoint = open_folder(str(path), place)
+    except UsageError as error:
+        raise UsageError(f"--reference {error}") from error
+    return mapping_in(checkpoint)
 
 
 def mapping_in(checkpoint: Checkpoint) -> Reference:

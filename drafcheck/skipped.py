@@ -22,6 +22,8 @@ ASKED = (*OF_TARGET_WEIGHTS, "comparison")
 
 def why_skipped(subject: Subject, missing: str) -> str:
     """A line on what a rule needs and the subject has not; ``missing`` is a key of NEEDS."""
+    if missing == "values" and not subject.has("weights"):
+        missing = "weights"  # without them the option gives nothing
     pointers = subject.checkpoint.pointers
     if subject.undescribed is not None and missing in ("contract", "load"):
         return f"needs a contract for drafts with {subject.undescribed}, which drafcheck does not have yet"

@@ -161,6 +161,8 @@ def open_tokenizer(path: str | Path) -> Tokenizer:
         raise UsageError(f"--tokenizer {error}") from error
     found = Tokenizer(place, name)
     if not found.is_known:
+        if not place.remote and place.names() is None:
+            raise UsageError(f"--tokenizer {path}: the folder may not be read")
         raise UsageError(f"--tokenizer {path}: no {VOCABULARY}, no {RANKS[0]} and no {SETTINGS} there")
     return found
 

@@ -167,6 +167,7 @@ def _identity(folder: str) -> tuple[int, int] | None:
 
 def _entries(folder: str) -> list[os.DirEntry[str]] | None:
     try:
+        os.stat(os.path.join(folder, "."))  # noqa: PTH116, PTH118 - a folder may be listed that may not be entered
         with os.scandir(folder) as entries:
             return sorted((e for e in entries if not e.name.startswith(".")), key=lambda e: e.name)
     except OSError:

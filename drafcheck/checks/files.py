@@ -252,6 +252,8 @@ def index_mismatch(s: Subject) -> Iterator[Hit]:
     selection = s.selection
     if selection is None or selection.index is None or (selection.refused and selection.refused.cause == "no-files"):
         return
+    if selection.index.refused is not None:
+        return  # what stops every loader is said, and what it would have listed is not known
     severity = Severity.WARNING if is_complete(s) else Severity.ERROR
     yield from _left_out(s, selection, selection.index, severity)
     yield from _promised(s, selection, selection.index, severity)
