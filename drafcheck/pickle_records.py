@@ -73,7 +73,8 @@ class Table(dict[str, Any]):
     """A dict of the pickle; ``odd`` describes the first key that is not a string. Such items are not kept.
 
     ``kind`` is the name of its class: ``dict``, ``OrderedDict`` or ``Counter``. ``odd_kinds`` has the first key of each
-    type that is no text, by the name of the type ("" of one that is not told apart).
+    type that is no text, by the name of the type ("" of one that is not told apart), and how many items that are kept
+    come before it.
     """
 
     __slots__ = ("kind", "odd", "odd_kinds")
@@ -83,7 +84,7 @@ class Table(dict[str, Any]):
         super().__init__()
         self.kind = kind
         self.odd: str | None = None
-        self.odd_kinds: dict[str, str] = {}
+        self.odd_kinds: dict[str, tuple[str, int]] = {}
 
     def take(self, key: Any, value: Any) -> None:
         """Set an item, if its key is text. Raises ValueError for what can be no key."""
@@ -94,7 +95,7 @@ class Table(dict[str, Any]):
         else:
             said = repr(key) if type(key) in (int, float, bool, type(None)) else "?"
             self.odd = said if self.odd is None else self.odd
-            self.odd_kinds.setdefault(type_of(key), said)
+            self.odd_kinds.setdefault(type_of(key), (said, len(self)))
 
 
 NO_TENSOR = Uncopied("is no tensor")

@@ -114,7 +114,7 @@ class Entry(NamedTuple):
 
     ``key`` is a text, or for a key that is none its ``repr``; then ``odd`` is the name that Python has for its type.
     ``kind`` is that of the value: ``int``, ``dict``, ``NoneType``; "" for one that is not told apart, or of an odd key.
-    ``inside`` is how many tensors a dict holds.
+    ``inside`` is how many tensors a dict holds, ``before`` how many of the file come before the entry.
     """
 
     key: str
@@ -122,6 +122,7 @@ class Entry(NamedTuple):
     file: str
     odd: str = ""
     inside: int = 0
+    before: int = 0
 
 
 class Trouble(str, Enum):

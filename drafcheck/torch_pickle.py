@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import Any
 
 from drafcheck.finding import Location
@@ -313,9 +314,16 @@ def _others(value: Table) -> dict[str, Uncopied]:
 
 
 def _entries(file: str, value: Table) -> Iterator[Entry]:
-    """What loaders come across beside tensors."""
-    for name, item in value.items():
-        if not _is_tensor(item):
-            yield Entry(name, type_of(item), file, inside=len(_tensors(item)))
-    for kind, key in value.odd_kinds.items():
-        yield Entry(key, "", file, kind or "?")
+    """What loaders come across beside tensors, in the order of the dict."""
+    odd = sorted(((place, key, kind) for kind, (key, place) in value.odd_kinds.items()), key=itemgetter(0))[::-1]
+    tensors = 0
+    for place, (name, item) in enumerate([*value.items(), ("", None)]):
+        while odd and odd[-1][0] <= place:
+            _, key, kind = odd.pop()
+            yield Entry(key, "", file, kind or "?", before=tensors)
+        if place == len(value):
+            return
+        if _is_tensor(item):
+            tensors += 1
+        else:
+            yield Entry(name, type_of(item), file, inside=len(_tensors(item)), before=tensors)

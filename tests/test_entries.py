@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import pickle
+import zipfile
 from pathlib import Path
 
 import pytest
 from drafts import Draft
-from pickles import number, text, write_torch
+from pickles import Weights, number, text, write_torch, write_zip
 from weightfiles import archive, state
 
 from drafcheck import lint
 from drafcheck.finding import Confidence, Finding, Severity
-from drafcheck.report.model import Outcome
+from drafcheck.report.model import CheckpointReport, Outcome
 
 VLLM, SGLANG = "vllm==0.33.0", "sglang==0.5.15"
-O_PROJ = "midlayer.self_attn.o_proj.weight"
+O_PROJ, UP_PROJ = "midlayer.self_attn.o_proj.weight", "midlayer.mlp.up_proj.weight"
 VALUES = {
     "int": number(7),
     "NoneType": b"N",
@@ -138,3 +139,89 @@ def test_tensors_inside_a_key_are_refused_only_by_who_refuses_the_key(tmp_path: 
 def nested(path: Path, draft: Draft) -> None:
     """The weights as an inner dict: the outer one is opened before them, and filled behind them."""
     write_torch(path, draft.weights, before=b"}(" + text("state_dict"), after=b"u")
+
+
+def within(folder: Path, engine: str, place: int, entry: bytes, without: tuple[str, ...] = ()) -> CheckpointReport:
+    """The healthy draft as a pickle in which an entry comes after so many tensors."""
+    draft = Draft()
+    draft.weight_file = None
+    weights = {name: weight for name, weight in draft.weights.items() if name not in without}
+    first = dict(list(weights.items())[:place])
+    rest = {name: weight for name, weight in weights.items() if name not in first}
+    draft.writers.append(lambda folder: interrupted(folder / "pytorch_model.bin", first, entry, rest))
+    draft.write(folder)
+    (found,) = lint(folder, engine=engine).checkpoints
+    return found
+
+
+def interrupted(path: Path, first: Weights, entry: bytes, rest: Weights) -> None:
+    """The entry is put between two batches of items; what it stands behind is set first."""
+    write_torch(path, {**first, **rest})
+    with zipfile.ZipFile(path) as old:
+        members = {name.removeprefix("archive/"): old.read(name) for name in old.namelist()}
+    data = members["data.pkl"]
+    at = data.index(text(next(iter(rest)))) if rest else data.rindex(b"u.")
+    write_zip(path, {**members, "data.pkl": data[:at] + entry + data[at:]})
+
+
+def loaded(report: CheckpointReport) -> list[str]:
+    assert report.plan is not None
+    return [one.tensor for one in report.plan.loaded]
+
+
+@pytest.mark.parametrize("engine", [VLLM, SGLANG, "sglang==0.4.5", "vllm==0.22.1"])
+@pytest.mark.parametrize("place", [0, 1, 5, 99])
+def test_what_lies_behind_an_entry_at_which_the_loader_stops_is_not_loaded(
+    tmp_path: Path, engine: str, place: int
+) -> None:
+    entry = text(O_PROJ) + number(7)
+    names = [name for name in Draft().weights if name != O_PROJ]
+    whole = loaded(within(tmp_path / "whole", engine, place, b"", without=(O_PROJ,)))
+    report = within(tmp_path / "x", engine, place, entry, without=(O_PROJ,))
+    assert report.outcome is Outcome.REFUSED and [f.rule for f in report.findings if f.severity is Severity.ERROR] == [
+        "DC104"
+    ]
+    expected = [name for name in whole if name in names[:place]]
+    assert loaded(report) == expected and bool(expected) is (place > 0)
+
+
+@pytest.mark.parametrize("place", [0, 5, 99])
+def test_a_key_that_is_no_text_stops_before_any_load_where_all_are_gathered_first(tmp_path: Path, place: int) -> None:
+    entry = number(5) + number(7)
+    names = list(Draft().weights)[:place]
+    lazily = within(tmp_path / "sglang", SGLANG, place, entry)
+    assert loaded(lazily) and set(loaded(lazily)) <= set(names) if place else not loaded(lazily)
+    assert loaded(within(tmp_path / "vllm", VLLM, place, entry)) == []
+
+
+@pytest.mark.parametrize("engine", [VLLM, SGLANG])
+def test_of_two_entries_the_first_is_told(tmp_path: Path, engine: str) -> None:
+    one, other = text(O_PROJ) + b"N", text(UP_PROJ) + b"]"
+    report = within(tmp_path / "x", engine, 2, one + other, without=(O_PROJ, UP_PROJ))
+    assert report.plan is not None and report.plan.refused is not None
+    assert "'NoneType'" in report.plan.refused.error
+    (finding,) = [f for f in report.findings if f.rule == "DC104"]
+    assert f"stops at `{O_PROJ}`" in finding.message and "(and 1 more)" in finding.message
+
+
+@pytest.mark.parametrize("engine", [VLLM, SGLANG])
+def test_an_entry_that_is_passed_over_stops_nothing(tmp_path: Path, engine: str) -> None:
+    passed = text("t2d") + number(7)
+    whole = loaded(within(tmp_path / "whole", engine, 3, b"", without=("t2d",)))
+    assert loaded(within(tmp_path / "x", engine, 3, passed, without=("t2d",))) == whole != []
+
+
+@pytest.mark.parametrize("place", [0, 99])
+def test_what_stops_first_is_what_stops_the_loader(tmp_path: Path, place: int) -> None:
+    """A tensor whose name vLLM refuses, before or behind the entry."""
+    draft = Draft()
+    odd = {"odd.weight": draft.weights["norm.weight"]}
+    entry = text(O_PROJ) + number(7)
+    weights = {name: weight for name, weight in draft.weights.items() if name != O_PROJ}
+    draft.weight_file = None
+    first, rest = (odd, weights) if place else ({}, {**odd, **weights})
+    draft.writers.append(lambda folder: interrupted(folder / "pytorch_model.bin", first, entry, rest))
+    draft.write(tmp_path)
+    (report,) = lint(tmp_path, engine=VLLM).checkpoints
+    assert report.plan is not None and report.plan.refused is not None and loaded(report) == []
+    assert ("odd" in report.plan.refused.error) is bool(place)

@@ -12,7 +12,6 @@ from drafcheck.plan.many import runs
 from drafcheck.plan.model import Drop, LoadPlan, Partial, Refusal, Write
 from drafcheck.plan.mtp_names import as_stored
 from drafcheck.plan.names import Route, is_unnamed, route, stopped_at_sight
-from drafcheck.plan.order import in_order
 from drafcheck.plan.parameters import build_parameters, refused_config, refused_to_serve, written_out
 from drafcheck.source import SourceError
 from drafcheck.tensor import Tensor
@@ -72,9 +71,13 @@ def plan_load(
         from drafcheck.plan.insisted import unnamed  # for this class alone
 
         plan.refused = unnamed(contract, config, plan)
-    for piece, end in runs(contract, plan.parameters, in_order(contract, plan.seen, plan.parameters)):
+    before, behind = take_entries(plan, selection, contract)
+    for piece, end in runs(contract, plan.parameters, before):
         state.take_all(piece, end)
-    take_entries(plan, selection, contract)
+    if plan.stoppers and plan.refused is None:
+        plan.refused = Refusal("load", plan.stoppers[0].error, "entry")
+    for piece, end in runs(contract, plan.parameters, behind):
+        state.take_all(piece, end)
     state.settle()
     return plan
 
