@@ -11,7 +11,19 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from drafcheck.pickle_globals import CODECS, HARMLESS, QUALIFIED_DTYPES
-from drafcheck.pickle_records import OPAQUE, Global, Opaque, Storage, Table, TensorRecord, sizes, whole
+from drafcheck.pickle_records import (
+    BYTES,
+    FOREIGN_BYTES,
+    OPAQUE,
+    Global,
+    Opaque,
+    Storage,
+    Table,
+    TensorRecord,
+    sizes,
+    type_of,
+    whole,
+)
 from drafcheck.tensor import Uncopied
 from drafcheck.words import plural
 
@@ -114,7 +126,7 @@ def _ordered(path: str, args: tuple[Any, ...]) -> Table:
         table.update(given)
         table.odd, table.odd_kinds = given.odd, dict(given.odd_kinds)
     elif not isinstance(given, (list, tuple)):
-        if given is not OPAQUE or table.kind != "Counter":
+        if not isinstance(given, Opaque) or given.is_tensor or table.kind != "Counter":
             raise ValueError(f"{path} of what is no dict")
     elif table.kind == "OrderedDict":
         for item in given:
@@ -256,7 +268,7 @@ def _encoded(_: str, args: tuple[Any, ...]) -> Any:
         raise ValueError("encodes what is no text")
     if codec not in CODECS:
         raise HostileError(f"encodes a text by {codec!r:.60}, which hides what it says")
-    return OPAQUE
+    return BYTES if args[0].isascii() else FOREIGN_BYTES
 
 
 def _opaque(path: str, args: tuple[Any, ...]) -> Any:
@@ -265,7 +277,7 @@ def _opaque(path: str, args: tuple[Any, ...]) -> Any:
     most = max((arg for arg in args if type(arg) is int), default=0)
     if most > _ROOM:
         raise HostileError(f"asks for the memory of {most} values that it does not hold")
-    if path == "torch.device" and not isinstance(args[0], (str, int, Opaque)):
+    if path == "torch.device" and (not isinstance(args[0], (str, int, Opaque)) or type_of(args[0]) == "bytes"):
         raise ValueError("a device without a name")
     return _MADE if path.endswith("Tensor") else OPAQUE
 

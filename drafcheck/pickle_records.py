@@ -106,11 +106,13 @@ class Opaque:
     """A value that no check looks at (a set, a number of another kind, the result of a harmless call).
 
     ``dtype`` and ``shape`` are those of a tensor whose values do not lie in one storage: torch loads it as one.
+    ``kind`` is the name of its type, where that is told apart.
     """
 
     about: Uncopied = NO_TENSOR
     dtype: str = ""
     shape: tuple[int, ...] = ()
+    kind: str = ""
 
     @property
     def is_tensor(self) -> bool:
@@ -119,13 +121,15 @@ class Opaque:
 
 
 OPAQUE = Opaque()
+BYTES, FOREIGN_BYTES = Opaque(kind="bytes"), Opaque(Uncopied("is no tensor, but bytes beyond ASCII"), kind="bytes")
+"""What a pickle of the protocol 2 makes of a text by a call; of the second not every byte is of ASCII."""
 
 _TYPES = (int, float, bool, str, bytes, list, tuple, type(None))
 
 
 def type_of(value: Any) -> str:
     """The name that Python has for the type of what the pickle made; "" where that is not told apart."""
-    if isinstance(value, Table):
+    if isinstance(value, (Table, Opaque)):
         return value.kind
     return type(value).__name__ if type(value) in _TYPES else ""
 
@@ -133,11 +137,14 @@ def type_of(value: Any) -> str:
 def storage_of(pid: Any, *, legacy: bool = False) -> Storage:
     """``('storage', type, key, location, numel)``, and in ``legacy`` files the view. Raises ValueError.
 
-    torch takes neither more items nor fewer (torch/serialization.py 2.13, both ``persistent_load``).
+    torch takes neither more items nor fewer (torch/serialization.py 2.13, both ``persistent_load``). What the location
+    says does not count, as engines load with ``map_location="cpu"``; only bytes have to be of ASCII.
     """
     if not isinstance(pid, tuple) or len(pid) != (6 if legacy else 5) or as_text(pid[0]) != "storage":
         raise ValueError("a persistent id that is not a storage")
-    kind, key, numel = pid[1], as_text(pid[2]), pid[4]
+    kind, key, location, numel = pid[1], as_text(pid[2]), pid[3], pid[4]
+    if location is FOREIGN_BYTES:
+        raise ValueError("a location of bytes beyond ASCII")
     if not isinstance(kind, Global) or kind.path not in STORAGES or key is None or not whole(numel):
         raise ValueError("a storage of an unknown type")
     dtype = STORAGES[kind.path]
