@@ -336,10 +336,10 @@ def test_what_could_not_be_read_is_said_and_is_not_all(tmp_path: Path) -> None:
 
 
 def test_a_file_that_shrinks_while_it_is_read_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(part: Any, buffer: memoryview) -> memoryview:
+    def fails(*_: object) -> memoryview:
         raise SourceError("model.safetensors ends before byte 9")
 
-    monkeypatch.setattr(scanning, "_read", fails)
+    monkeypatch.setattr(scanning, "_bytes", fails)
     report = check(TRAINED / "draft")
     assert report.values == 0 and report.outcome.value == "incomplete"
     assert all(s.why.endswith("not read: model.safetensors ends before byte 9") for s in report.skipped if s.asked)

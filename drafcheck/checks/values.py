@@ -187,12 +187,12 @@ def overflow_on_cast(s: Subject) -> Iterator[Hit]:
     built = BUILT.get(dtype or "")
     if built is None:
         return
-    last = built.value(built.finite)
+    last, limit = built.value(built.finite), built.limit
     goals = goals_of(s)
     for v in seen_in(s).tensors:
-        if v.absmax is not None and v.absmax >= built.limit and (goals is None or v.tensor in goals):
+        if (goals is None or v.tensor in goals) and (largest := v.absmax) is not None and largest >= limit:
             yield Hit(
-                f"`{v.tensor.name}` holds {v.absmax:.6g}, and the {dtype} that {s.engine} casts it to ends at {last:g}",
+                f"`{v.tensor.name}` holds {largest:.6g}, and the {dtype} that {s.engine} casts it to ends at {last:g}",
                 place(v.tensor),
                 help="serve the drafter in the dtype that it was trained in",
             )

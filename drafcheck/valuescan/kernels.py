@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     Bits = NDArray[np.unsignedinteger]
 
-_SIGNED = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
-_UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+SIGNED = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
+UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 _NARROW = 32
@@ -55,7 +55,7 @@ def look(dtype: str, data: memoryview, row: int) -> Stretch:
     format_ = FLOATS.get(dtype)
     if format_ is None:
         return _bytes(data, row, total, tail)
-    unsigned = np.frombuffer(data, _UNSIGNED[format_.width])
+    unsigned = np.frombuffer(data, UNSIGNED[format_.width])
     return _floats(format_, unsigned, row // format_.width, total, tail)
 
 
@@ -68,23 +68,28 @@ def _bytes(data: memoryview, row: int, total: int, tail: bytes) -> Stretch:
 
 
 def _floats(format_: Format, unsigned: Bits, row: int, total: int, tail: bytes) -> Stretch:
-    by_row = _by_row(unsigned, row)
+    by_row = maxima(unsigned, row)
     below = int(by_row.max())  # the sign bit set: the negative value of the largest magnitude
-    above = int(unsigned.view(_SIGNED[format_.width]).max()) if format_.sign else below
-    largest = max(above, below & ~format_.sign) if below >= (format_.sign or 1 << 62) else max(above, 0)
-    empty = _empty(format_, by_row, unsigned, row) if format_.fraction else Empty(len(by_row))
+    above = int(unsigned.view(SIGNED[format_.width]).max()) if format_.sign else below
+    largest = largest_of(format_, below, above)
+    empty = of_rows(empty_rows(format_, by_row, unsigned, row)) if format_.fraction else Empty(len(by_row))
     bad, first = 0, -1
     if largest > format_.finite or format_.lone is not None:
-        bad, first, largest = _count(format_, unsigned)
+        bad, first, largest = count(format_, unsigned)
     even = bool(unsigned[0] == below and unsigned[-1] == below and (unsigned == below).all())
     return Stretch(largest, empty, bad, first, even, int(unsigned[0]), total, tail)
 
 
-def _by_row(bits: Bits, row: int) -> Bits:
+def largest_of(format_: Format, below: int, above: int) -> int:
+    """The largest magnitude, by the largest of the unsigned whole numbers and that of the signed ones."""
+    return max(above, below & ~format_.sign) if below >= (format_.sign or 1 << 62) else max(above, 0)
+
+
+def maxima(bits: NDArray[Any], row: int) -> NDArray[Any]:
     """The largest of each row of so many values."""
     table = bits.reshape(-1, row)
     if row > _NARROW:
-        largest: Bits = table.max(axis=1)
+        largest: NDArray[Any] = table.max(axis=1)
         return largest
     largest = table[:, 0]
     for column in range(1, row):
@@ -92,20 +97,25 @@ def _by_row(bits: Bits, row: int) -> Bits:
     return largest
 
 
-def _empty(format_: Format, by_row: Bits, unsigned: Bits, row: int) -> Empty:
-    """The rows without a value: of zeros, of which some may be negative ones."""
-    empty = by_row == 0
+def empty_rows(format_: Format, by_row: Bits, unsigned: Bits, row: int) -> NDArray[np.bool_]:
+    """Which rows are without a value: of zeros, of which some may be negative ones."""
+    empty: NDArray[np.bool_] = by_row == 0
     if not format_.lone:
         doubtful = np.flatnonzero(by_row == format_.sign)
         if doubtful.size:
-            empty[doubtful] = _by_row(np.bitwise_and(unsigned.reshape(-1, row)[doubtful], format_.sign - 1), row) == 0
-    count = int(np.count_nonzero(empty))
-    if not count:
+            empty[doubtful] = maxima(np.bitwise_and(unsigned.reshape(-1, row)[doubtful], format_.sign - 1), row) == 0
+    return empty
+
+
+def of_rows(empty: NDArray[np.bool_]) -> Empty:
+    """What is kept of them."""
+    many = int(np.count_nonzero(empty))
+    if not many:
         return Empty(len(empty))
-    return Empty(len(empty), count, int(empty.argmax()), count if count == len(empty) else int(empty[::-1].argmin()))
+    return Empty(len(empty), many, int(empty.argmax()), many if many == len(empty) else int(empty[::-1].argmin()))
 
 
-def _count(format_: Format, unsigned: Bits) -> tuple[int, int, int]:
+def count(format_: Format, unsigned: Bits) -> tuple[int, int, int]:
     """How many values are no finite numbers, where the first is, and the largest magnitude of the others."""
     magnitude = unsigned & (format_.sign - 1) if format_.sign else unsigned
     wrong = unsigned == format_.lone if format_.lone is not None else magnitude > format_.finite

@@ -37,6 +37,14 @@ only. ``_LEAST`` bytes is what a piece has at the least, as each costs a request
 
 _LEAST = 4096
 
+SMALL = 1 << 15
+"""Bytes of a tensor that is read together with its neighbours; of ``_LEAST`` where a part of each is to be read."""
+
+_TOGETHER = 4096
+"""So many tensors at the most."""
+
+_GAP = 512  # bytes between two of them: what an archive has there
+
 Progress = Callable[[int], None]
 """Told how many bytes were read since the last call."""
 
@@ -64,6 +72,14 @@ class _Part:
     def length(self) -> int:
         """The bytes that are read."""
         return self.window.length if self.window is not None else self.stop - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Small tensors of one file that follow each other, all of each."""
+
+    values: list[TensorValues]
+    source: Source
 
 
 def scan(files: Sequence[WeightFile], share: float = 1.0, progress: Progress | None = None) -> Values:
@@ -114,7 +130,7 @@ def total(files: Sequence[WeightFile], share: float = 1.0) -> int:
 class _Worker:
     """What both threads do; the interpreter's lock keeps the short steps between them apart."""
 
-    def __init__(self, parts: Iterator[_Part], found: Values, progress: Progress) -> None:
+    def __init__(self, parts: Iterator[_Part | _Batch], found: Values, progress: Progress) -> None:
         self._parts = parts
         self._found = found
         self._progress = progress
@@ -131,6 +147,9 @@ class _Worker:
                 part = next(self._parts, None)
             if part is None:
                 return
+            if isinstance(part, _Batch):
+                self._look_at_many(part, buffer)
+                continue
             for piece in chain((part,), part.rest):
                 if not self._look(piece, buffer):
                     break
@@ -151,6 +170,28 @@ class _Worker:
             _take(part, stretch)
             self._progress(part.length)
         return not self.stopped
+
+    def _look_at_many(self, batch: _Batch, buffer: memoryview) -> None:
+        """Read small tensors together; one by one where something is amiss, to tell which can not be read."""
+        from drafcheck.valuescan.small import Small, look_at
+
+        tensors = [v.tensor for v in batch.values]
+        try:
+            data = _bytes(batch.source, tensors[0].start, tensors[-1].stop, buffer)
+        except SourceError:
+            for v, t in zip(batch.values, tensors, strict=True):
+                self._look(next(_stretches(v, batch.source, t.start, t.stop, 1)), buffer)
+            return
+        sizes = [t.stop - t.start for t in tensors]
+        places = (
+            Small(t.dtype, t.start - tensors[0].start, n, _row(t, n)) for t, n in zip(tensors, sizes, strict=True)
+        )
+        stretches = look_at(data, list(places))
+        with self._lock:
+            for values, size, stretch in zip(batch.values, sizes, stretches, strict=True):
+                values.length = size
+                _add(values, size, 0, 0, stretch)
+            self._progress(sum(sizes))
 
     def _give_up(self, tensor: Tensor, why: str) -> None:
         if id(tensor) not in self._lost:  # the tensors of the headers outlive the scan
@@ -183,16 +224,17 @@ def _helpers(worker: _Worker) -> Iterator[None]:
 
 def _parts(
     files: Sequence[WeightFile], share: float, found: Values, summed: list[tuple[WeightFile, Summing]]
-) -> Iterator[_Part]:
+) -> Iterator[_Part | _Batch]:
     """The stretches to read, in the order of the bytes; what can not be read goes to ``found``.
 
-    Of files to ``summed`` the checksums are kept on the way, where all of them is read.
+    Of files to ``summed`` the checksums are kept on the way, where all of them is read: storage by storage.
     """
     for file in files:
         own = _reopened(file.source)
-        source = own
+        source, small = own, min(SMALL if share >= 1 else _LEAST, CHUNK)
+        few: list[TensorValues] = []
         if share >= 1 and file.header.sums and not isinstance(own, LocalFile):
-            source = Summing(own)
+            source, small = Summing(own), 0
             summed.append((file, source))
         for tensor in file.header.tensors:
             view = file.header.views.get(tensor.name)
@@ -212,7 +254,21 @@ def _parts(
             elif tensor.stop > tensor.start:
                 values = TensorValues(tensor)
                 found.tensors.append(values)
-                yield from _stretches(values, source, tensor.start, tensor.stop, share)
+                if tensor.stop - tensor.start > small:
+                    yield from _stretches(values, source, tensor.start, tensor.stop, share)
+                    continue
+                if few and not _follows(few, tensor):
+                    yield _Batch(few, source)
+                    few = []
+                few.append(values)
+        if few:
+            yield _Batch(few, source)
+
+
+def _follows(few: list[TensorValues], tensor: Tensor) -> bool:
+    """Whether a small tensor can be read together with those before it."""
+    gap = tensor.start - few[-1].tensor.stop
+    return 0 <= gap <= _GAP and tensor.stop - few[0].tensor.start <= CHUNK and len(few) < _TOGETHER
 
 
 def _stretches(values: TensorValues, source: Source, begin: int, end: int, share: float) -> Iterator[_Part]:
@@ -320,11 +376,16 @@ def _bytes(source: Source, start: int, stop: int, buffer: memoryview) -> memoryv
 def _take(part: _Part, stretch: Stretch) -> None:
     """Add what a stretch holds to what its tensor holds."""
     values = part.values
-    size, values.length = part.stop - part.start, part.whole[1] - part.whole[0]
+    values.length = part.whole[1] - part.whole[0]
     at = (part.start - part.whole[0]) * values.tensor.numel // values.length
+    _add(values, part.stop - part.start, part.first, at, stretch)
+
+
+def _add(values: TensorValues, size: int, first: int, at: int, stretch: Stretch) -> None:
+    """Add a stretch of so many bytes, whose first row is that of the number, and its first value ``at`` so many."""
     values.read += size
     values.rows += stretch.empty.rows
-    values.empty.add(part.first, stretch.empty)
+    values.empty.add(first, stretch.empty)
     if stretch.bad:
         place = at + stretch.first
         values.first = place if values.first < 0 else min(values.first, place)
@@ -332,4 +393,4 @@ def _take(part: _Part, stretch: Stretch) -> None:
     values.largest = max(values.largest, stretch.largest)
     values.even = values.even and stretch.even and values.value in (-1, stretch.value)
     values.value = stretch.value
-    values.digest = (values.digest + hash((part.first, stretch.total, stretch.tail))) & (1 << 64) - 1
+    values.digest = (values.digest + hash((first, stretch.total, stretch.tail))) & (1 << 64) - 1
