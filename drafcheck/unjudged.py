@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from drafcheck.checkpoint import CONFIG
@@ -12,22 +13,12 @@ from drafcheck.source import SourceError
 from drafcheck.tensor import Problem, Trouble
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from drafcheck.checkpoint import Checkpoint, WeightFile
 
 MOST_PICKLES = 64
 """So many pickles of a whole model are looked at for code; more of them in one folder are data."""
 
 _OF_A_MODEL = ("architectures", "model_type", "hidden_size")
-
-_VALUES = """
-    collections argparse pathlib datetime enum copyreg typing decimal fractions uuid random dataclasses abc re numbers
-    array _codecs types.SimpleNamespace
-"""
-_INNOCENT = frozenset(_VALUES.split())
-_PLAIN = "object set frozenset list dict tuple int float str bytes bytearray bool complex slice range type"
-_INNOCENT_NAMES = frozenset(f"builtins.{name}" for name in _PLAIN.split())
 
 
 def config_hides(checkpoint: Checkpoint) -> bool:
@@ -60,8 +51,13 @@ def weights_hide(checkpoint: Checkpoint) -> bool:
 
 
 def holds_code(checkpoint: Checkpoint) -> bool:
-    """Whether a pickle that engines would open asks for code. Reads their listings, of the first 64."""
-    return any(_is_unsafe(file, checkpoint) for file in _pickles(checkpoint)[:MOST_PICKLES])
+    """Whether a pickle asks for code that engines would open, or that is an attack. Reads the listings of the first 64.
+
+    Those that engines would open come first.
+    """
+    opened = _pickles(checkpoint)
+    others = (file for file in checkpoint.files if not file.is_safetensors and file not in opened)
+    return any(_is_unsafe(file, checkpoint) for file in islice(chain(opened, others), MOST_PICKLES))
 
 
 def why_unread(checkpoint: Checkpoint) -> str | None:
@@ -119,29 +115,44 @@ def _is_training_state(file: WeightFile) -> bool:
 
 
 def _is_unsafe(file: WeightFile, checkpoint: Checkpoint) -> bool:
-    """Whether a pickle asks for code, and an engine would open it or it is code of Python's own, as attacks are."""
+    """Whether a pickle asks for code, and an engine would open it or it is an attack."""
     if file.is_safetensors or all(p.trouble is not Trouble.UNSAFE_PICKLE for p in file.header.problems):
         return False
     if _is_training_state(file):  # which names the classes of the trainer, and no engine opens it
         return False
     safe = any(f.is_safetensors for f in checkpoint.files)
-    return (file in _pickles(checkpoint) and not safe) or _attacks(file)
+    return (file in _pickles(checkpoint) and not safe) or attacks(file)
 
 
-def _attacks(file: WeightFile) -> bool:
-    """Whether a pickle asks for what Python itself brings along, other than plain values."""
+def attacks(file: WeightFile) -> bool:
+    """Whether a pickle asks for what an attack does, or for nothing that a pickler names and means harm all the same.
+
+    Of what is no pickle by its beginning a random byte may look like the latter.
+    """
     from drafcheck.pickle_sweep import sweep
 
     try:
-        found, _ = sweep(file.source)
+        found, cut = sweep(file.source)
     except SourceError:
         return False
     finally:
         file.source.close()
-    return any(map(_is_attack, (asked.path for asked in found)))
+    paths = [asked.path for asked in found]
+    if any(map(is_attack, paths)):
+        return True
+    return (not all(map(_is_name, paths)) or not (paths or cut)) and _starts_as_torch(file)
 
 
-def _is_attack(path: str) -> bool:
-    module = path.partition(".")[0]
-    innocent: Iterable[str] = (module, path)
-    return module in sys.stdlib_module_names and path not in _INNOCENT_NAMES and _INNOCENT.isdisjoint(innocent)
+def is_attack(path: str) -> bool:
+    """Whether a name is one of those that make an attack, by ``rules/attacks.toml``."""
+    book = load_toml("attacks.toml")
+    module = path.rpartition(".")[0]
+    root = path.partition(".")[0]
+    if root in sys.stdlib_module_names:
+        return module not in book["plain"]["modules"] and path not in book["plain"]["names"]
+    foreign = book["foreign"]
+    return path in foreign["names"] or f"{path}.".startswith(tuple(f"{name}." for name in foreign["modules"]))
+
+
+def _is_name(path: str) -> bool:
+    return path.isascii() and all(part.isidentifier() for part in path.split("."))

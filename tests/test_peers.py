@@ -13,6 +13,7 @@ from malicious_calls import more
 from weightfiles import archive, state, write_tensors
 
 from drafcheck import lint
+from drafcheck.finding import Severity
 from drafcheck.header import Header
 from drafcheck.source import LocalFile
 from drafcheck.tensor import Trouble
@@ -174,10 +175,16 @@ def test_every_foreign_name_is_told_with_its_place(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("data", [EVIL, GOOD])
-def test_code_in_a_pickle_that_is_not_opened_is_a_warning(tmp_path: Path, data: bytes) -> None:
+@pytest.mark.parametrize(
+    ("data", "rule"), [(EVIL, "DC009"), (state({"a": b"cultralytics.nn.tasks\nModel\n)R"}), "DC008"), (GOOD, "")]
+)
+def test_code_in_a_pickle_that_is_not_opened(tmp_path: Path, data: bytes, rule: str) -> None:
+    """An attack is an error; the classes of somebody's program are a warning, as whoever loads them runs it."""
     (tmp_path / "config.json").write_text('{"architectures": ["LlamaForCausalLMEagle3"], "model_type": "llama"}')
     write_tensors(tmp_path / "model.safetensors", a=(1,))
     (tmp_path / "pytorch_model.bin").write_bytes(archive(data, {"0": ZEROS}))
     found = [f for f in lint(tmp_path, engine="sglang==0.5.15").checkpoints[0].findings if f.rule in ("DC008", "DC009")]
-    assert [(f.rule, "os.system" in f.message) for f in found] == ([("DC008", True)] if data is EVIL else [])
+    assert [(f.rule, f.severity) for f in found] == (
+        [(rule, Severity.ERROR if rule == "DC009" else Severity.WARNING)] if rule else []
+    )
+    assert all("does not open pytorch_model.bin" in f.message for f in found)

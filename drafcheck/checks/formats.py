@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from drafcheck.checkpoint import WeightFile
     from drafcheck.subject import Subject
+    from drafcheck.tensor import Problem
 
 
 @rule("DC008", "ambiguous-weights", Severity.WARNING, needs=("weights",))
@@ -26,7 +27,8 @@ def ambiguous_weights(s: Subject) -> Iterator[Hit]:
 
     ## What it does
     Reports `.bin` and `.pt` files with tensors of the same names beside the files that the engine reads, says which are
-    read, and whether names, dtypes and shapes agree (values are not compared). Also one that asks for code (DC009).
+    read, and whether names, dtypes and shapes agree (values are not compared). Also one that asks for the classes
+    of somebody's program (of other code DC009 speaks).
 
     ## Why is this bad?
     The engine reads one of them and never looks at the other. After a training that saved into an old folder the one
@@ -44,14 +46,30 @@ def ambiguous_weights(s: Subject) -> Iterator[Hit]:
         if not file.is_safetensors and read.keys() & other.keys():
             differ = sorted(n for n in read.keys() | other.keys() if read.get(n) != other.get(n))
             yield _ambiguous(s, selection.files, file, differ)
-        for problem in file.header.problems if not file.is_safetensors else ():
-            if problem.trouble is Trouble.UNSAFE_PICKLE:
-                yield Hit(
-                    f"{s.engine} does not open {file.name} beside the weights that it reads, but others may: "
-                    + problem.message,
-                    (Location(file=file.name),),
-                    help=f"remove {file.name}",
-                )
+        problem = _unsafe(file)
+        if problem is not None and not _is_attack(file):
+            yield _beside(s, file, problem)
+
+
+def _unsafe(file: WeightFile) -> Problem | None:
+    """What a PyTorch file asks for."""
+    problems = () if file.is_safetensors else file.header.problems
+    return next((problem for problem in problems if problem.trouble is Trouble.UNSAFE_PICKLE), None)
+
+
+def _is_attack(file: WeightFile) -> bool:
+    from drafcheck.unjudged import attacks  # there is rarely such a file
+
+    return attacks(file)
+
+
+def _beside(s: Subject, file: WeightFile, problem: Problem) -> Hit:
+    """Of a file that this engine does not open."""
+    return Hit(
+        f"{s.engine} does not open {file.name} beside the weights that it reads, but others may: {problem.message}",
+        (Location(file=file.name),),
+        help=f"remove {file.name}",
+    )
 
 
 def _ambiguous(s: Subject, read: tuple[WeightFile, ...], other: WeightFile, differ: list[str]) -> Hit:
@@ -80,7 +98,9 @@ def unsafe_pickle(s: Subject) -> Iterator[Hit]:
     a weight file counts as such, and so does what could not be looked through to its end: more than two million
     opcodes, an archive in more than three others, a file packed in an unknown way. Also what needs no such name:
     attributes set of a function or a class, methods of a dict replaced, a text in another code, memory asked for by a
-    number. Torch is not needed, for files of before 1.6 neither. Files that the loader does not open are not looked at.
+    number. Torch is not needed, for files of before 1.6 neither. Of files that the loader does not open those are
+    reported that ask for what attacks ask for: what Python brings along, other than plain values, and what is known to
+    run code in other packages (scanners flag it); not those that name the classes of somebody's program.
 
     ## Why is this bad?
     Whoever loads it without `weights_only=True` runs that code (NVIDIA-NeMo/Automodel pull request 3240,
@@ -91,6 +111,10 @@ def unsafe_pickle(s: Subject) -> Iterator[Hit]:
     Do not load the file. Ask its author for safetensors, or for the plain state dict without other objects.
     """
     yield from problems(s, Trouble.UNSAFE_PICKLE)
+    for file in s.selection.unwanted if s.selection is not None else ():
+        problem = _unsafe(file)
+        if problem is not None and _is_attack(file):
+            yield _beside(s, file, problem)
 
 
 @rule("DC010", "pickle-weights", Severity.NOTE, needs=("weights",))
