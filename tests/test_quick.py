@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -47,6 +48,28 @@ def test_quick_confirms_every_healthy_mapping(kept: set[int], dtype: str, random
     if any(raw):
         assert found is not None
         assert list(found[1]) == tokens
+
+
+AMID = """
+import sys, threading
+from drafcheck.plan.quick import confirmed, warm_up
+from drafcheck.tensor import Tensor
+
+assert "numpy" not in sys.modules
+sys.setswitchinterval(1e-5)
+other = threading.Thread(target=warm_up)
+other.start()
+while "numpy" not in sys.modules:
+    pass
+one = (1).to_bytes(8, "little")
+print(confirmed(Tensor("d2t", "I64", (1,), "model.safetensors"), one, b"\\0\\1"))
+other.join()
+"""
+
+
+def test_quick_waits_for_numpy_while_another_thread_imports_it() -> None:
+    done = subprocess.run([sys.executable, "-c", AMID], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "") and "Ids" in done.stdout
 
 
 def test_quick_needs_numpy_and_whole_values(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -175,6 +177,24 @@ def test_jobs_and_several_checkpoints(refused: str, capsys: pytest.CaptureFixtur
     _, out, _ = printed(capsys, "draft", "healthy", *VLLM_ONLY)
     assert "2 engines, 2 checkpoints\n" in out
     assert out.splitlines()[-1].startswith("2 checkpoints: 1 error")
+
+
+@pytest.mark.parametrize("more", [[], ["--values"]])
+def test_jobs_change_nothing_but_the_time(more: list[str], tmp_path: Path) -> None:
+    """In processes of their own: each begins without the modules that threads then want at once."""
+    for n in range(24):
+        draft = Draft()
+        if n % 3 == 1:
+            draft.drop("fc.weight")
+        draft.write(tmp_path / f"draft-{n}")
+    command = [sys.executable, "-m", "drafcheck", "--no-config", *VLLM_ONLY, *more, "--format", "json", str(tmp_path)]
+    reports = []
+    for jobs in ("1", "6", "24"):
+        done = subprocess.run([*command, "--jobs", jobs], capture_output=True, text=True, timeout=300, check=False)
+        assert (done.returncode, done.stderr) == (1, "")
+        reports.append([{**c, "seconds": 0} for c in json.loads(done.stdout)["checkpoints"]])
+    assert reports[0] == reports[1] == reports[2] and len(reports[0]) == 48
+    assert not any(f["rule"] == "DC999" for c in reports[0] for f in c["findings"])
 
 
 def test_settings_may_name_several(refused: str, capsys: pytest.CaptureFixture[str]) -> None:

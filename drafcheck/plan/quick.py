@@ -56,9 +56,12 @@ def confirmed(tensor: Tensor, data: bytes, mask: bytes | None) -> tuple[Ids, Ids
     That is what ``judge`` calls ``offset`` and certain. None when it is not so, and always when numpy is not loaded:
     for one checkpoint its import takes longer than the plain way, which decides then.
     """
-    numpy = sys.modules.get("numpy")
-    if numpy is None or not mask or tensor.dtype not in _TYPES or len(data) != tensor.numel * _width(tensor):
+    if "numpy" not in sys.modules or not mask or tensor.dtype not in _TYPES:
         return None
+    if len(data) != tensor.numel * _width(tensor):
+        return None
+    import numpy  # another thread may be amid importing it: this waits, what is in sys.modules would be half of it
+
     offsets = numpy.frombuffer(data, _TYPES[tensor.dtype]).astype(numpy.int64)
     if not offsets.any():
         return None
