@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from targets import CONTRACTS, ENGINES, LAUNCHES, ROOT, TOKENIZERS
+from targets import CONTRACTS, DRAFTS, ENGINES, LAUNCHES, ROOT, TOKENIZERS
 
 FIXTURES = ROOT / "fixtures"
 LONGEST = 16 << 10
@@ -63,6 +63,16 @@ def config() -> Iterator[bytes]:
     yield from (
         bytes([number % len(ENGINES), 1]) + data for number, data in enumerate(_files("good/*/target_config.json"))
     )
+
+
+def names() -> Iterator[bytes]:
+    """Each tensor of each draft under another name, and missing; for one of the engines."""
+    from test_property_names import EDITS, tensors_of
+
+    for draft, name in enumerate(DRAFTS):
+        for number, tensor in enumerate(sorted(tensors_of(name))):
+            new = EDITS["elsewhere" if number % 2 else "missing"](tensor) or ""
+            yield bytes([number % len(ENGINES), draft, number]) + new.encode()
 
 
 def tokenizer() -> Iterator[bytes]:
@@ -128,6 +138,10 @@ WORDS: dict[str, str] = {
         "hidden_size" "num_hidden_layers" "draft_vocab_size"
         "dflash_config"
         "num_key_value_heads" "torch_dtype" "max_position_embeddings" "rope_theta" "tie_word_embeddings" "vocab_size"
+    """,
+    "names": """
+        model. layers.0. midlayer. self_attn. mlp. q_proj k_proj v_proj qkv_proj gate_proj up_proj gate_up_proj o_proj
+        .weight .weight_scale .input_scale .qweight .scales .bias norm fc lm_head embed_tokens d2t t2d
     """,
     "tokenizer": JSON
     + ' "added_tokens" "added_tokens_decoder" "model" "vocab" "type" "BPE" "Unigram" "content" "decoder"',

@@ -33,6 +33,7 @@ STRICTER = ("twice", "by a list", "an object as dtype", "dimensions, more", "des
 LAUNCHES = ("run.sh", "Dockerfile", "compose.yaml", "manifest.yaml", "server.service", "launch.json")
 TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "tiktoken.model")
 CONTRACTS = ("acme/engine.toml", "acme/acme_class.toml", "acme/loader.toml", "sglang/acme_class.toml", "producers.toml")
+DRAFTS = ("good/healthy", "good/fp8", "good/vllm-fp8", "good/awq", "DC507/one-projection-plain")
 
 
 class Wrong(Exception):
@@ -147,6 +148,26 @@ def config(data: bytes) -> None:
         (folder / name).write_bytes(whole)
 
 
+def names(data: bytes) -> None:
+    """Tensors of a healthy draft, plain or quantised, under other names: a line each, the first byte says of which.
+
+    A line of one byte leaves the tensor out. The draft is checked for two ranks.
+    """
+    from test_property_names import copied, tensors_of
+    from weights import write_safetensors
+
+    engine, rest = _chosen(data, ENGINES)
+    draft, rest = _chosen(rest, DRAFTS)
+    old = sorted(tensors_of(draft))
+    new = {old[line[0] % len(old)]: line[1:].decode(errors="replace") for line in rest.split(b"\n") if line}
+    folder = FOLDER / "names"
+    folder.mkdir(exist_ok=True)
+    copied(draft, folder)
+    both = ((new.get(name, name), tensor) for name, tensor in tensors_of(draft).items())
+    write_safetensors(folder / "model.safetensors", {name: tensor for name, tensor in both if name})
+    _linted(folder, engine=engine, tp=2)
+
+
 def tokenizer(data: bytes) -> None:
     """The files of a tokenizer."""
     name, rest = _chosen(data, TOKENIZERS)
@@ -240,6 +261,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "header": header,
     "index": index,
     "config": config,
+    "names": names,
     "tokenizer": tokenizer,
     "pickle": pickle,
     "settings": settings,

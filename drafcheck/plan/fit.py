@@ -48,10 +48,13 @@ def fit(contract: Contract, parameter: Parameter, shard: str | None, shape: Shap
 
 
 def shape_of(parameter: Parameter, shard: str | None) -> Shape:
-    """The shape that a tensor for ``parameter``, or for one shard of it, should have."""
+    """The shape that a tensor for ``parameter``, or for one shard of it, should have.
+
+    Of a quantised layer only the shards that the file has are known: the rows of another one are not (-1).
+    """
     if shard is None:
         return parameter.shape
-    return (parameter.shards[shard], *parameter.shape[2 if parameter.load.startswith("experts") else 1 :])
+    return (parameter.shards.get(shard, -1), *parameter.shape[2 if parameter.load.startswith("experts") else 1 :])
 
 
 def _experts(contract: Contract, parameter: Parameter, wanted: Shape, shape: Shape) -> Fit:

@@ -46,7 +46,7 @@ class Parameter(NamedTuple):
     def share(self, shards: Sequence[str]) -> float:
         """The part of a fused parameter that these shards make up."""
         total = sum(self.shards.values())  # below zero where no size is known, each of them being -1
-        return sum(self.shards[shard] for shard in shards) / total if total else 0.0
+        return sum(self.shards.get(shard, 0) for shard in shards) / total if total else 0.0
 
 
 class Parameters(dict[str, Parameter]):

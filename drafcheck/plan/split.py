@@ -58,7 +58,7 @@ def _sharded(parameter: Parameter) -> Iterator[tuple[str, int]]:
     if parameter.load in ("row", "experts_row"):
         yield parameter.formula[-1], parameter.shape[-1]
     elif parameter.shards:
-        yield from dict(zip(parameter.shard_formulas.values(), parameter.shards.values(), strict=True)).items()
+        yield from {parameter.shard_formulas[shard]: size for shard, size in parameter.shards.items()}.items()
     else:
         yield parameter.formula[0], parameter.shape[0]
 
