@@ -35,6 +35,8 @@ UNASKED = {
         "proof",
         "report.matrix",
         "report.show",
+        "valuescan.formats",
+        "valuescan.model",
     )
 }
 FLOOR = """

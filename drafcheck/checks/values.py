@@ -9,7 +9,6 @@ from drafcheck.contract import load_toml
 from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.modelconfig import dtype_built
 from drafcheck.registry import Hit, rule
-from drafcheck.valuescan.formats import BUILT
 from drafcheck.width import of_another_width
 from drafcheck.words import are, count, listed
 
@@ -184,6 +183,8 @@ def overflow_on_cast(s: Subject) -> Iterator[Hit]:
     Serve the drafter in bfloat16 or float32.
     """
     dtype = dtype_built(s)
+    from drafcheck.valuescan.formats import BUILT
+
     built = BUILT.get(dtype or "")
     if built is None:
         return

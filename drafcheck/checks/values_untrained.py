@@ -13,8 +13,6 @@ from drafcheck.plan.files import alike
 from drafcheck.plan.vocabulary import is_another
 from drafcheck.registry import Hit, rule
 from drafcheck.source import SourceError
-from drafcheck.valuescan.formats import FLOATS
-from drafcheck.valuescan.model import Unread
 from drafcheck.words import are, count, listed
 
 if TYPE_CHECKING:
@@ -62,6 +60,8 @@ def all_zero(s: Subject) -> Iterator[Hit]:
 
 def _weighs(v: TensorValues) -> bool:
     """Whether zeros in a tensor are zeros of a weight: it holds numbers, or packed ones."""
+    from drafcheck.valuescan.formats import FLOATS
+
     return v.tensor.dtype in FLOATS or (len(v.tensor.shape) > 1 and v.tensor.name.endswith(_PACKED))
 
 
@@ -143,6 +143,8 @@ def _initial(s: Subject) -> Iterator[Hit]:
         try:
             fit = None if v.even else untouched(s.checkpoint, v.tensor, config)
         except SourceError as error:
+            from drafcheck.valuescan.model import Unread
+
             values.unread.append(Unread(v.tensor, error.message))
             return
         if fit is None:
