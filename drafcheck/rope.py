@@ -5,7 +5,8 @@ The facts stand in ``rules/<engine>/rope.toml``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from drafcheck.contract import Engine, Table, in_force, load_toml
@@ -19,7 +20,7 @@ class Rope(NamedTuple):
     """The embedding that is built. ``theta`` is None where drafcheck cannot tell, ``theta_key`` None where it is the
     default of the config class. ``table`` is the key of the table that counts, None when there is none; ``kind`` its
     kind of scaling (``default``: none), ``factor`` and ``original`` (a length in tokens) what it is scaled by.
-    ``error``: the server stops with this, because of ``error_key``.
+    ``error``: the server stops with this, because of ``error_key``; ``wrong``: what its value is and should be.
     """
 
     theta: float | None = None
@@ -30,6 +31,7 @@ class Rope(NamedTuple):
     table: str | None = None
     error: str | None = None
     error_key: str | None = None
+    wrong: str | None = None
 
 
 class Stated(NamedTuple):
@@ -93,30 +95,67 @@ def _theta(
 def _scaled(  # noqa: PLR0917 - what rope_of has found so far
     book: Table, reading: Table, engine: Engine, data: Mapping[str, Any], rope: Rope, table: Table
 ) -> Rope:
-    at = rope.table or reading["tables"][0]
-    if "nested" in reading and any(isinstance(value, dict) for value in table.values()):
+    at, sections = rope.table or reading["tables"][0], book["sections"]
+    # A theta that does not count is written over, whatever it is.
+    read = (value for key, value in table.items() if reading["inside"] or key != THETA)
+    if "nested" in reading and any(isinstance(value, dict) for value in read):
         return rope._replace(error=reading["nested"], error_key=at)
     kind = next((table[key] for key in reading["kind"] if key in table), reading.get("plain"))
-    if book["sections"] in table and (kind == PLAIN or reading["of_any_kind"]):
-        return rope._replace(kind=book["sections"])
-    if kind is None:
-        return rope._replace(error=reading.get("no_kind", book["errors"]["missing"]), error_key=at)
+    if sections in table and (kind == PLAIN or reading["of_any_kind"]):
+        if table[sections] is not None and not _is_list(table[sections]):
+            return _ill(rope, f"{at}.{sections}", table[sections], "a list of numbers", book["sections_error"])
+        return rope._replace(kind=sections)
+    if kind is None and not any(key in table for key in reading["kind"]):
+        return rope._replace(error=reading["no_kind"], error_key=at)
     facts = in_force([entry for entry in book["kind"] if entry["name"] == kind], engine)
     if facts is None:
-        return rope._replace(error=book["errors"]["unknown"].replace("{kind}", str(kind)[:40]), error_key=at)
+        listed = in_force(book.get("kind_as_list", []), engine) if isinstance(kind, list) else None
+        unknown = book["errors"]["unknown"].replace("{kind}", str(kind)[:40])
+        return rope._replace(error=listed["error"] if listed is not None else unknown, error_key=at)
     made_up = data.get("max_position_embeddings") if reading["original"] else None
     original = data.get(ORIGINAL) or table.get(ORIGINAL, made_up)
     there = table if original is None else {**table, ORIGINAL: original}
-    missing = next((key for key in facts.get("needs", []) if key not in there), None)
+    stopped = _stopped(book, facts, rope, at, there)
+    return stopped or rope._replace(kind=str(kind), factor=table.get("factor"), original=original)
+
+
+def _stopped(book: Table, facts: Table, rope: Rope, at: str, table: Mapping[str, Any]) -> Rope | None:
+    """The rope of a table in which a key of its kind is missing or of another type; None where all are fine."""
+    missing = next((key for key in facts.get("needs", []) if key not in table), None)
     if missing is not None:
-        error = book["errors"]["missing"].replace("{key}", repr(missing))
-        return rope._replace(error=error, error_key=at)
-    return rope._replace(kind=str(kind), factor=table.get("factor"), original=original)
+        return rope._replace(error=book["errors"]["missing"].replace("{key}", repr(missing)), error_key=at)
+    ill = next(_of_wrong_type(facts, table), None)
+    return _ill(rope, f"{at}.{ill[0]}", table[ill[0]], *ill[1:]) if ill is not None else None
+
+
+def _ill(rope: Rope, key: str, value: object, wanted: str, error: str) -> Rope:
+    return rope._replace(error=error, error_key=key, wrong=f"{json.dumps(value):.40}, not {wanted}")
+
+
+def _of_wrong_type(facts: Table, table: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Each key of a table whose value the kind of scaling cannot calculate with: what it should be, and the error."""
+    named = [(how, key) for how in _TYPES for key in facts.get(how, {}) if key in table]
+    for how, key in named:
+        if not any(fits(table[key]) for other, (_, fits) in _TYPES.items() if key in facts.get(other, {})):
+            yield key, _TYPES[how][0], facts[how][key]
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(map(is_number, value))
 
 
 def is_number(value: object) -> bool:
     """Whether Python can calculate with a JSON value; true is 1 to it."""
     return isinstance(value, (int, float))
+
+
+_TYPES: dict[str, tuple[str, Callable[[object], bool]]] = {
+    "numbers": ("a number", is_number),
+    "optional": ("a number", lambda value: value is None or is_number(value)),
+    "floats": ("a number with a point", lambda value: isinstance(value, float)),
+    "lists": ("a list of numbers", _is_list),
+}
+"""What the book says that a value has to be: in words, and whether one is."""
 
 
 def reads_so(engine: Engine, architecture: str) -> bool:

@@ -123,13 +123,13 @@ def _written(folder: Path, config: Json) -> str:
     return str(folder)
 
 
-def ask(oracle: Any, oracle_folder: str, release: str, script: Path) -> dict[str, Json]:
-    """The verdicts of one release on every config; ``script`` is run as a worker."""
+def ask(oracle: Any, oracle_folder: str, release: str, script: Path, *more: str) -> dict[str, Json]:
+    """The verdicts of one release on every config; ``script`` is run as a worker, with ``more`` behind what it gets."""
     with tempfile.TemporaryDirectory() as scratch:
         answers = Path(scratch) / "answers.json"
         env = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
         command = [oracle.py_for(release), str(script.resolve()), "--worker", oracle_folder, release]
-        done = subprocess.run([*command, str(answers)], env=env, capture_output=True, text=True, check=False)
+        done = subprocess.run([*command, str(answers), *more], env=env, capture_output=True, text=True, check=False)
         if not answers.is_file():
             raise SystemExit(f"{release}: {done.stderr[-2000:]}")
         verdicts: dict[str, Json] = json.loads(answers.read_text())

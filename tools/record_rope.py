@@ -1,11 +1,12 @@
 """Record which rotary embedding each SGLang release really builds for a draft: fixtures/verdicts/sglang/rope.jsonl.
 
-    ORACLE_HOME=... python tools/record_rope.py ORACLE [RELEASE ...]
+    ORACLE_HOME=... python tools/record_rope.py ORACLE [--odd] [RELEASE ...]
 
 ORACLE is a folder with ``sglang/oracle.py``, which runs a release's own classes on the CPU; ORACLE_HOME holds the
 unpacked releases and their environments. Every config below is read by the real config loader, the real draft class is
 built from it, and what its attention layer holds is written down: theta, the kind of scaling, its factor. Nothing is
-asked of drafcheck. What is written is recorded data: run this, never edit it.
+asked of drafcheck. With ``--odd`` the configs are those of rope_oddities.py, and the file is rope_odd.jsonl. What is
+written is recorded data: run this, never edit it.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ from typing import Any
 import asked
 import recorded
 from asked import Json
+from rope_oddities import odd_cases
 
 OUT = Path(__file__).parent.parent / "fixtures" / "verdicts" / "sglang" / "rope.jsonl"
+ODD = OUT.with_name("rope_odd.jsonl")
 
 BASE: Json = {
     "architectures": ["LlamaForCausalLMEagle3"],
@@ -184,19 +187,22 @@ def main(oracle_folder: str, releases: list[str]) -> None:
     sys.path.insert(0, folder)
     oracle = importlib.import_module("oracle")
     unpacked = {path.name.removeprefix("sglang-"): path for path in (Path(oracle.HOME) / "sglang").glob("sglang-*")}
+    out, configs = (ODD, odd_cases(BASE)) if "--odd" in releases else (OUT, cases())
+    releases = [release for release in releases if release != "--odd"]
     for release in releases or sorted(unpacked, key=numbers):
         verdicts = asked.ask(
-            oracle, folder, str(unpacked[release]), cases(), script=Path(__file__), healthy={**BASE, **TOP}
+            oracle, folder, str(unpacked[release]), configs, script=Path(__file__), healthy={**BASE, **TOP}
         )
-        keep(OUT, release, verdicts)
+        keep(out, release, verdicts, configs)
         print(release, len(verdicts), flush=True)
 
 
-def keep(out: Path, release: str, verdicts: dict[str, Json]) -> None:
+def keep(out: Path, release: str, verdicts: dict[str, Json], configs: dict[str, Json]) -> None:
     """Write the rows of one release in place of those that there are."""
-    rows = [row for row in recorded.rows(out) if row["version"] != release]
+    there = out.is_file() or out.with_name(f"{out.name}.xz").is_file()
+    rows = [row for row in recorded.rows(out) if row["version"] != release] if there else []
     for name, verdict in verdicts.items():
-        edit = {key: value for key, value in cases()[name].items() if key not in BASE or BASE[key] != value}
+        edit = {key: value for key, value in configs[name].items() if key not in BASE or BASE[key] != value}
         rows.append({"version": release, "case": name, "config": edit, **verdict})
     rows.sort(key=lambda row: numbers(row["version"]))
     recorded.keep(out, rows)

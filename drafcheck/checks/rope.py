@@ -31,10 +31,10 @@ def rope_schema(s: Subject) -> Iterator[Hit]:
     ## What it does
     Works out theta and the scaling as this release does, from `rope_scaling`, `rope_parameters` and `rope_theta`, and
     reports what stands where it does not look and says something else. An error where it stops over the table: a
-    factor that is missing, a kind it does not know, one table for each attention type. A warning where no key states
-    theta, so that the config class's default counts, and the target has another; a note where the checkpoint is or may
-    be from a trainer that trains with the default and states none. A theta that is stated and differs from the
-    target's may be right, and so may a scaling that the target does not have.
+    factor that is missing or no number, a kind it does not know, one table for each attention type. A warning where no
+    key states theta, so that the config class's default counts, and the target has another; a note where the checkpoint
+    is or may be from a trainer that trains with the default and states none. A theta that is stated and differs from
+    the target's may be right, and so may a scaling that the target does not have.
 
     ## Why is this bad?
     The drafter runs with positions that it was not trained on, and nothing is said: accept length 2.30 -> 1.48 on
@@ -60,6 +60,14 @@ def rope_schema(s: Subject) -> Iterator[Hit]:
 
 def _stops(s: Subject, rope: Rope) -> Hit:
     assert rope.error_key is not None
+    if rope.wrong is not None:
+        return Hit(
+            f"`{rope.error_key}` is {rope.wrong}: {s.engine} stops at start ({rope.error})",
+            (at(s, rope.error_key),),
+            help=f"write {rope.wrong.rpartition(', not ')[2]} there",
+            severity=Severity.ERROR,
+            stops=True,
+        )
     return Hit(
         f"{s.engine} cannot build the rope that `{rope.error_key}` asks for: it stops at start ({rope.error})",
         (at(s, rope.error_key),),
