@@ -60,7 +60,8 @@ def _no_multiple(book: Table, model_type: str, config: DraftConfig) -> Refusal |
     if part == 0 or whole % part == 0:  # a zero is refused elsewhere
         return None
     error = entry["error"].replace("{0}", str(whole)).replace("{1}", str(part))
-    return Refusal("config", error, "config-key", key=keys[1] if keys[1] in config.data else keys[0])
+    blamed = keys[0] if whole <= 0 or keys[1] not in config.data else keys[1]  # a size below one is wrong by itself
+    return Refusal("config", error, "config-key", key=blamed)
 
 
 def _odd_head(book: Table, model_type: str, config: DraftConfig) -> Refusal | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from drafts import Draft
 
 from drafcheck import lint
 from drafcheck.finding import Finding, Severity
@@ -292,10 +293,25 @@ def test_biases(tmp_path: Path) -> None:
     assert findings(tmp_path / "c", "0.4.9", "DC204") == []
 
 
+@pytest.mark.parametrize("engine", ["sglang==0.4.5", "sglang==0.5.23", "vllm==0.16.0", "vllm==0.33.0", "tensorrt-llm"])
+@pytest.mark.parametrize("width", [-64, -33, 0])
+def test_a_width_that_is_none_is_told_once(width: int, engine: str, tmp_path: Path) -> None:
+    """At the key itself: neither at the number of heads nor at what it is compared with."""
+    draft = Draft()
+    draft.set(hidden_size=width)
+    draft.config.pop("head_dim")
+    draft.write(tmp_path)
+    errors = [f for f in lint(tmp_path, engine=engine).findings if f.severity is Severity.ERROR]
+    assert [[place.key for place in f.locations][:1] for f in errors] == [["hidden_size"]], errors
+
+
 def test_sizes_that_are_none_are_errors(tmp_path: Path) -> None:
     """Of the right type, and the tensors or the heads do not fit them."""
     (found,) = findings(write(tmp_path / "a", head(), hidden_size=-1), "0.5.15", "DC509")
+    assert found.message.startswith("`hidden_size` is -1, which sglang 0.5.15 cannot build from: ")
     assert "The hidden size (-1) is not a multiple" in found.message
+    (found,) = findings(write(tmp_path / "c", head(), num_attention_heads=3), "0.5.15", "DC509")
+    assert found.message.startswith("`num_attention_heads` is 3, which ")  # a size like any other
     (found,) = findings(write(tmp_path / "b", head(), hidden_size=0), "0.5.15", "DC201")
     assert "builds 0 and refuses" in found.message
 

@@ -45,7 +45,7 @@ def fc_input_width(s: Subject) -> Iterator[Hit]:
     another width cannot be converted without training.
     """
     fc, w = fc_of(s), s.wiring
-    if fc is None or misfit(s) is not None or hidden_size_meant(s) is not None:
+    if fc is None or misfit(s) is not None or hidden_size_meant(s) is not None or _is_no_width(s):
         return
     if w is None or w.fc_in is None or w.target_hidden is None:
         yield from _odd_width(s, fc)
@@ -55,6 +55,12 @@ def fc_input_width(s: Subject) -> Iterator[Hit]:
         if unread_count(s) == w.num_aux:
             return  # the ids stand where this release does not look, which DC405 says
         yield _unlike_the_states(s, fc, w)
+
+
+def _is_no_width(s: Subject) -> bool:
+    """Whether `hidden_size` is none that anything can have: then the release stops at the key itself, which is told."""
+    width = s.config.integer("hidden_size") if s.config is not None else None
+    return width is not None and width < 1
 
 
 def _odd_width(s: Subject, fc: Fc) -> Iterator[Hit]:
@@ -296,7 +302,7 @@ def target_hidden_size(s: Subject) -> Iterator[Hit]:
     """
     assert s.target is not None and s.config is not None and s.contract is not None
     theirs, own = s.target.hidden_size, s.contract.value("hidden_size", s.config)
-    if theirs is None or own is None or hidden_size_meant(s) is not None:
+    if theirs is None or own is None or hidden_size_meant(s) is not None or _is_no_width(s):
         return
     said = s.contract.value("target_hidden", s.config)
     if s.contract.states != "aux":

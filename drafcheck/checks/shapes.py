@@ -376,6 +376,8 @@ def config_value(s: Subject) -> Iterator[Hit]:
         return
     if refused.key == "draft_vocab_size" and refused.cause == "config-key" and concerned(s, "head"):
         return  # DC302 speaks of that
+    if refused.key == "hidden_size" and hidden_size_meant(s) is not None:
+        return  # DC201 does, and knows the width
     value = raw(s.config, refused.key)
     shown = "missing" if value is MISSING else json.dumps(value)[:60]
     yield Hit(
