@@ -29,7 +29,7 @@ def problems(s: Subject, *troubles: Trouble) -> Iterator[Hit]:
     """The problems of the config, of the index in use and of the files that the loader opens."""
     found = list(s.checkpoint.problems)
     if s.selection is not None:
-        found += s.selection.index.problems if s.selection.index is not None else ()
+        found += s.selection.index.problems if s.selection.index is not None and s.selection.index_read else ()
         found += (problem for file in s.selection.chosen for problem in file.header.problems)
     for problem in found:
         if problem.trouble in troubles:
@@ -236,7 +236,8 @@ def index_mismatch(s: Subject) -> Iterator[Hit]:
     Reports weight files with tensors of their own that the index leaves out, tensors that the index promises and no
     file holds, and an index that is broken, has entries of a wrong type or names files outside the checkpoint.
     A warning when the load is complete all the same. A tensor that lies in another file than the index says, or that
-    the index does not list, is loaded like any other and is not reported. A note for a directory, a pipe or a broken
+    the index does not list, is loaded like any other and is not reported. A warning too for a broken index that this
+    engine does not look at: others stop. A note for a directory, a pipe or a broken
     link under the name of an index: to loaders there is none then.
 
     ## Why is this bad?
@@ -246,6 +247,7 @@ def index_mismatch(s: Subject) -> Iterator[Hit]:
     Write the index again from the headers of the files, or remove it: without an index all files are read.
     """
     yield from (hit._replace(fixable=_reindexed(s)) for hit in problems(s, Trouble.BAD_INDEX))
+    yield from _unread(s)
     for problem in s.checkpoint.no_index:
         what = f"{problem.message}: {s.engine} loads the weight files as if there were no index"
         yield Hit(what, (problem.location,), help=f"remove {problem.location.file}", severity=Severity.NOTE)
@@ -259,7 +261,25 @@ def index_mismatch(s: Subject) -> Iterator[Hit]:
     yield from _promised(s, selection, selection.index, severity)
 
 
+def _unread(s: Subject) -> Iterator[Hit]:
+    """What is wrong about an index that this loader does not look at: another engine would stop."""
+    selection = s.selection
+    if selection is None or selection.index is None or selection.index_read:
+        return
+    for problem in selection.index.problems:
+        yield Hit(
+            f"{problem.message}; {s.engine} does not read {selection.index.file} and loads every weight file",
+            (problem.location,),
+            help=problem.help,
+            severity=Severity.WARNING,
+            confidence=Confidence.LIKELY,
+            fixable=_reindexed(s),
+        )
+
+
 def _left_out(s: Subject, selection: Selection, index: Index, severity: Severity) -> Iterator[Hit]:
+    if not selection.index_read:
+        return
     chosen = {f.name for f in selection.chosen}
     for name, _ in selection.ignored:
         file = s.checkpoint.file(name)

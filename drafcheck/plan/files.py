@@ -53,6 +53,7 @@ class Selection:
     ``missing`` are the files that the index names and that are not there. ``order`` says how files are ordered:
     by ``name``, by name with numbers as numbers (``natural``), as the ``folder`` on the server's disk lists them, or by
     ``chance``, as several are read at once; ``within`` how tensors in a file are, where that too is not certain.
+    ``index`` describes the files; ``index_read`` says whether the loader looks at it.
     ``unwanted`` are weight files of a format that the loader does not come to. ``told``: a long index has just the
     names that are in these files; False too where that is not sure.
     """
@@ -65,6 +66,7 @@ class Selection:
     order: str = "name"
     within: str = "name"
     index: Index | None = None
+    index_read: bool = True
     unwanted: tuple[WeightFile, ...] = ()
     twice: tuple[Twice, ...] = ()
     told: bool = False
@@ -128,10 +130,11 @@ class _Selector:
         index, missing, refused = self._index(files), tuple[str, ...](), None
         if index is not None:
             missing = tuple(name for name in index.files if self._is_missing(name))
-        if index is not None and files[0].is_safetensors:
-            refused = self._refusal_by(index, missing)
-            files = self._listed(files, index)
-        chosen = tuple(self._sorted(self._without_consolidated(files, index), index))
+        heeded = index if index is not None and self._reads_index(files) else None
+        if heeded is not None and files[0].is_safetensors:
+            refused = self._refusal_by(heeded, missing)
+            files = self._listed(files, heeded)
+        chosen = tuple(self._sorted(self._without_consolidated(files, heeded), heeded))
         refused = refused or self._refusal_of(chosen)
         return Selection(
             files=() if refused else chosen,
@@ -139,9 +142,10 @@ class _Selector:
             refused=refused,
             chosen=chosen,
             missing=missing,
-            order=self._order(chosen, index),
+            order=self._order(chosen, heeded),
             within=self._within(chosen),
             index=index,
+            index_read=heeded is not None,
             unwanted=unwanted,
             told=(told := refused is None and _is_told(index, chosen)),
             twice=tuple(_twice(self._checkpoint, chosen)) if refused is None and not told else (),
@@ -203,6 +207,10 @@ class _Selector:
             return None
         return self._checkpoint.index if files[0].is_safetensors else self._checkpoint.pickle_index
 
+    def _reads_index(self, files: Sequence[WeightFile]) -> bool:
+        """Whether the loader looks at an index of such files."""
+        return "index" in self._rules and (files[0].is_safetensors or bool(self._rules.get("pickle_index", True)))
+
     def _is_mistral(self, file: WeightFile) -> bool:
         """Whether a file is in Mistral's form where that is looked for; the usual index does not apply to it."""
         form = self._revision.get("mistral_format")
@@ -216,10 +224,12 @@ class _Selector:
 
     def _refusal_by(self, index: Index, missing: tuple[str, ...]) -> Refusal | None:
         if index.refused is not None:
-            return Refusal("files", f"{self._say(self._rules['index_unusable'])}: {index.refused}", "index")
+            stops = self._say(self._rules.get("index_unusable", "the loader stops at {index}"))
+            return Refusal("files", f"{stops}: {index.refused}", "index")
         if missing and self._revision.get("missing_shard") == "error":
             shown = [name.rpartition("/")[2] for name in missing]
-            text = self._say(self._revision["missing_error"], count=len(missing), files=shown)
+            said = self._revision.get("missing_error", "{count} files of {index} are missing: {files}")
+            text = self._say(said, count=len(missing), files=shown)
             return Refusal("files", text, "missing-shard")
         return None
 
