@@ -67,11 +67,12 @@ def _ends(s: Subject) -> list[tuple[int, Location, bool]]:
         return []
     generation = _generation(s)
     if generation is not None and (found := _ids(generation.data.get("eos_token_id"))):
-        return [(token, generation.at("eos_token_id"), True) for token in found]
+        place = generation.at("eos_token_id")
+        return [(token, place, True) for token in found]
     for route in ((*s.target.route, "eos_token_id"), ("eos_token_id",)):
         if found := _ids(s.target.get(*route)):
-            stated = isinstance(s.target.get(*route), list)
-            return [(token, s.target.at(*route), stated) for token in found]
+            stated, place = isinstance(s.target.get(*route), list), s.target.at(*route)
+            return [(token, place, stated) for token in found]
     return []
 
 

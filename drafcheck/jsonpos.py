@@ -20,7 +20,9 @@ DOCUMENT_LIMIT = 16 << 20
 _LONG, _TABLE = 4 << 20, "weight_map"
 """Characters from which on the table of an index is read many entries at once, and its key."""
 
-_TOKEN = re.compile(r'\s*("[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+)', re.DOTALL)
+_ONE = r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+'
+_TOKEN = re.compile(rf"\s*({_ONE})", re.DOTALL)
+_COARSE = re.compile(rf'\s*(\[[^\[\]{{}}"]*\]|{_ONE})', re.DOTALL)  # a list of a million numbers is one word
 _OPENING, _CLOSING = "{[", "}]"
 _REWRITE = "write the file again with json.dump"
 _PAGE = "this is a web page: download the file again, logged in where that is needed"
@@ -218,22 +220,21 @@ def _location(file: str, key: str | None, text: str, place: int) -> Location:
     return Location(file=file, key=key, line=line, column=place - text.rfind("\n", 0, place))
 
 
-def _tokens(text: str, start: int) -> Iterator[Token]:
+def _tokens(text: str, start: int, words: re.Pattern[str] = _TOKEN) -> Iterator[Token]:
     """The words of a text that is known to be JSON, from ``start`` on."""
-    match = _TOKEN.match(text, start)
+    match = words.match(text, start)
     while match:
         yield match[1], match.start(1)
-        match = _TOKEN.match(text, match.end())
+        match = words.match(text, match.end())
 
 
 def _child(text: str, value: int, part: str | int) -> tuple[int, int] | None:
     """(place of the key, place of its value) for one member of the value at ``value``; the last one counts."""
-    tokens = _tokens(text, value)
-    opening, _ = next(tokens)
+    opening, place = next(_tokens(text, value))
     if opening == "{" and isinstance(part, str):
-        return _plain_member(text, value, part) or _member(tokens, part)
+        return _plain_member(text, value, part) or _member(_tokens(text, place + 1, _COARSE), part)
     if opening == "[" and isinstance(part, int):
-        return _element(tokens, part)
+        return _element(_tokens(text, place + 1, _COARSE), part)
     return None
 
 
@@ -279,7 +280,7 @@ class Member(NamedTuple):
 
 def members(text: str, start: int) -> Iterator[Member]:
     """The members of the object whose brace stands at ``start`` in a text that is known to be JSON, in order."""
-    tokens = _tokens(text, start)
+    tokens = _tokens(text, start, _COARSE)
     next(tokens)  # the brace
     for word, place in tokens:
         if word == "}":
@@ -321,7 +322,7 @@ def _duplicate(text: str) -> tuple[str, int]:
     """The first key that its object has already, and its place; the text is known to have one."""
     open_objects: list[set[str] | None] = []
     before = ""
-    for word, place in _tokens(text, 0):
+    for word, place in _tokens(text, 0, _COARSE):
         if word in _OPENING:
             open_objects.append(set() if word == "{" else None)
         elif word in _CLOSING:

@@ -156,7 +156,7 @@ def _by_producer(s: Subject, ids: Layers, key: str) -> Trained | None:
 def _by_number(s: Subject, ids: Layers, key: str) -> Trained | None:
     """The usual three layers are known by their numbers, in either way of numbering."""
     usual = _usual(s)
-    if not usual:
+    if len(ids) != len(usual) or not usual:
         return None
     for convention in ("outputs", "inputs"):
         if meaning(ids, convention) == tuple(sorted(usual)):

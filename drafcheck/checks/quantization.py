@@ -84,7 +84,7 @@ def _layer_of(parameter: str) -> str:
 def _layers(s: Subject, layers: list[Layer]) -> Iterator[Hit]:
     """One finding for each way in which file and constructor part."""
     mixed = [layer for layer in layers if layer.packed and layer.plain]
-    rest = [layer for layer in layers if layer not in mixed]
+    rest = [layer for layer in layers if not (layer.packed and layer.plain)]
     if mixed:
         yield _hit(s, mixed, "are one parameter, of which the file holds parts quantised and parts plain", _ALL)
     if bare := [layer for layer in rest if layer.state == "built" and layer.plain]:

@@ -46,7 +46,8 @@ def unreachable_special_token(s: Subject) -> Iterator[Hit]:
     from drafcheck.emitted import emitted_tokens
 
     tokens = [e for e in emitted_tokens(s) if e.token < v.vocab]
-    lost = [e for e in tokens if e.token not in v.targets]  # a few tokens: no set of all that are reached
+    reached = {e.token for e in tokens}.intersection(v.targets)  # a few tokens mostly: no set of all that are reached
+    lost = [e for e in tokens if e.token not in reached]
     if not lost or not is_sound(v):
         return
     lost_ends = [e for e in lost if e.kind == _END]

@@ -1,0 +1,74 @@
+"""Long lists in a config: they cost what each entry does, and are told in a short message."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cases_reference import KEPT, LOST, own_target
+from drafts import Draft
+from scaling import QUADRATIC, growth
+
+from drafcheck import lint
+from drafcheck.jsonpos import read_document
+from drafcheck.source import Memory
+
+IDS = "eagle_aux_hidden_state_layer_ids"
+
+
+def ended(folder: Path, ends: list[int], *, generation: bool = False) -> list[str]:
+    """What is said of the ends of an answer, where the target names these."""
+    draft = Draft()
+    files = {"generation_config.json": {"eos_token_id": ends}} if generation else {}
+    own_target(draft, files, **({} if generation else {"eos_token_id": ends}))
+    draft.write(folder)
+    report = lint(folder, engine="sglang==0.5.15", target=folder / "target")
+    return [f.message for f in report.checkpoints[0].findings if f.rule == "DC314"]
+
+
+@pytest.mark.parametrize("generation", [False, True])
+def test_many_ends_of_an_answer(tmp_path: Path, generation: bool) -> None:
+    def work(ends: int) -> None:
+        ended(tmp_path, list(range(10_000, 10_000 + ends)), generation=generation)
+
+    assert growth(work, 1000) < QUADRATIC / 2
+
+
+def test_ends_that_are_lost_are_told_among_many(tmp_path: Path) -> None:
+    far = list(range(10_000, 15_000))
+    [message] = ended(tmp_path / "lost", [*KEPT, *far, *LOST])
+    assert f"no draft id stands for {len(LOST)} token" in message
+    assert ended(tmp_path / "kept", [*KEPT, *far]) == []
+
+
+def aux(folder: Path, ids: list[int]) -> list[str]:
+    draft = Draft()
+    draft.config["eagle_config"] = {IDS: ids}
+    draft.write(folder)
+    report = lint(folder, engine="sglang==0.5.15")
+    return [f.message for f in report.checkpoints[0].findings if f.rule == "DC403"]
+
+
+def test_many_layer_ids_are_told_in_a_short_message(tmp_path: Path) -> None:
+    for ids in (list(range(20_000)), [5] * 20_000, [*range(8), *range(-20_000, 0)]):
+        said = aux(tmp_path, ids)
+        assert said and all(len(message) < 400 for message in said)
+
+
+def test_places_behind_lists_of_numbers() -> None:
+    text = '{"a": [1, 2.5, null], "b": [[], [1], "]", {"c": [3]}], "d": [ 1,\n2 ], '
+    text += '"e": {"f": [7, 8], "g": [9, {"h": 0}]}}'
+    document = read_document(Memory(text.encode(), "config.json"))
+
+    def column(*route: str | int) -> str:
+        place = document.at(*route)
+        assert place.line is not None and place.column is not None
+        return text.splitlines()[place.line - 1][place.column - 1 :][:4]
+
+    assert column("d") == '"d":'
+    assert column("e", "g") == '"g":'
+    assert column("b", 3, "c") == '"c":'
+    assert column("b", 2) == '"]",'
+    assert column("a", 1) == "2.5,"
+    assert column("e", "g", 1, "h") == '"h":'
+    assert column("e", "f", 5) == '"f":'  # the nearest that is there
