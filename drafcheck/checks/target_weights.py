@@ -63,12 +63,15 @@ def head_misaligned(s: Subject) -> Iterator[Hit]:
     (`--target-weights`): tokens that are used alike lie near each other in both. Reports when a row seldom has the
     neighbours of the token that this engine's d2t names; and how often other readings of the mapping would be right:
     absolute ids, offsets, the id itself, one off, the reference's. Without d2t the rows of a head of full vocabulary
-    are taken for the tokens of their numbers. Where most rows do, and some lie as far from the
-    token that d2t names as from any, those are told: about which share of the rows they stand for, and which they are;
-    a warning below a fifth. The report says the shares for a right mapping too. A line says what was not done where
-    nothing follows: of heads that nobody trained, whose rows are all equally far from each other, of those trained so
-    little that few rows agree, and of weights that only the draft says are not the target's, as their head has other
-    rows than the target has tokens. Beside a target that says so too these are wrong usage.
+    are taken for the tokens of their numbers. Where these do not tell, or some lie as far from the token that d2t names
+    as from any, 1,024 ids are looked at. A mapping is wrong where how near the rows lie to each other has nothing to do
+    with how near their tokens do: that tells also of heads that were trained for a few steps. It is wrong in part where
+    some of the rows lie anywhere and the others near their tokens; the report names the share and rows to look at, a
+    warning below a fifth. The report says the shares for a right mapping too. A line says what was not done where
+    nothing follows, and what would settle it: of heads that nobody trained, whose rows are all equally far from each
+    other, of those trained so little that rows of other tokens may hide among the right ones, and of weights that only
+    the draft says are not the target's, as their head has other rows than the target has tokens. Beside a target that
+    says so too these are wrong usage.
 
     ## Why is this bad?
     The drafter proposes one token and means another: accept length 2.30 -> 1.01 with permuted rows, 1.08 with the
@@ -95,7 +98,18 @@ def _wrong(found: Alignment, named: str) -> str:
     instead = f"; read as {reading} it is {share:.0%}" if share >= _GOOD else ""
     return (
         f"{found.named:.0%} of {plural(found.sampled, 'sampled row')} of lm_head have the neighbours of the token "
-        f"{named} (by chance {found.chance:.1%}){instead}"
+        f"{named} (by chance {found.chance:.1%}){instead or _unrelated(found)}"
+    )
+
+
+def _unrelated(found: Alignment) -> str:
+    """How little the rows follow their tokens, where that is what tells."""
+    told = found.concord
+    if not told.unrelated(found.structure):
+        return ""
+    return (
+        f"; how near {told.rows:,} of them lie to each other has nothing to do with how near these tokens do "
+        f"(correlation {abs(told.correlation):.2f}, p = {told.p:.2f})"
     )
 
 

@@ -7,19 +7,19 @@ row whose neighbours are those of a token is the row of that token; under a wron
 behind the measured accept lengths that names 100 % of 256 rows right, and 0 % once the rows are permuted.
 
 A head that was trained for a few hundred steps seldom has its own token nearest, and has it near all the same: nearer
-than most others. What tells a wrong mapping is that the token named is as often among the farther half as among the
-nearer one, of rows that have learnt something. Heads trained from nothing beside the trained target, at rates of 1e-3
-and 1e-4, had less than a tenth of the rows that miss there at any step; maps scrambled in part had a third and more.
+than most others. Two things tell a wrong mapping then, which ``concord`` works out from more rows (``CLOSER``): how
+near the rows lie to each other has nothing to do with how near their tokens do, or rows that agree stand beside others
+that lie as often in the farthest quarter as in the next ones. Where neither shows, nothing is told.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
+from drafcheck.valuescan.concord import STRETCH, SURE, Concord, concord
 from drafcheck.valuescan.kernels import as_numbers
 from drafcheck.words import ends, plural
 
@@ -33,17 +33,19 @@ if TYPE_CHECKING:
 SAMPLE = 256
 """So many draft ids are looked at the most, in stretches spread over the draft vocabulary."""
 
-NEIGHBOURS = 8
+CLOSER = 1024
+"""So many are where these do not tell, or hold some in doubt."""
+
+NEIGHBOURS = STRETCH
 """Draft ids of one stretch: their rows lie together, and those of their tokens mostly near, which saves requests."""
 
 BAD, GOOD = 0.2, 0.5
 """Shares of the sampled rows: below the first a mapping is not the head's own, from the second on it is."""
 
-_LEAST = 32  # ids, or rows that tell, are too few below that
+_LEAST = 32  # ids are too few below that
 _STRUCTURE = 1.15  # of the cosines of a head's rows, or of one row, over those of random ones
 _RANDOM = 1.02  # what random rows themselves stay below
-_DOUBTS, _PLACES = 5, 4  # so many rows, in so many stretches, are no accident
-_MISSES = 0.2  # of the rows that miss their token, those in doubt: half under a wrong mapping
+_THROUGHOUT = 0.9  # of the rows: where these are amiss, so is the mapping
 
 Verdict = Literal["right", "partly", "wrong", "untold"]
 
@@ -54,19 +56,17 @@ class Alignment(NamedTuple):
     ``agree`` maps each reading of the mapping that was looked at, the one in question first, to the share of the ids
     whose row has the neighbours of the token that it names. ``structure`` is the spread of the cosines of the rows of
     each head, the draft's first, over that of random rows: 1 for a head that nobody trained. ``empty`` are the rows of
-    each that hold no number, or zeros alone. ``telling`` rows have learnt something in both heads; of these ``missed``
-    have another token nearest, and ``doubted``, as draft ids, have the token named among the farther half of the
-    others, in so many ``places``. ``instead``: the shares of those that agree with another reading.
+    each that hold no number, or zeros alone. ``concord`` is what more rows tell; of these ``doubted``, as draft ids,
+    have the token named among the farther half of the others. ``instead``: the shares of those that agree with another
+    reading.
     """
 
     sampled: int
     agree: Mapping[str, float]
     structure: tuple[float, float]
     empty: tuple[int, int]
-    telling: int
-    missed: int
+    concord: Concord
     doubted: tuple[int, ...]
-    places: int
     instead: Mapping[str, float]
 
     @property
@@ -81,21 +81,29 @@ class Alignment(NamedTuple):
 
     @property
     def amiss(self) -> float:
-        """About which share of the rows stands for other tokens: of those half are in doubt, by chance."""
-        return min(2 * len(self.doubted) / self.telling, 1.0) if self.telling else 0.0
+        """About which share of the rows stands for other tokens."""
+        return 1.0 if self._throughout else self.concord.amiss
+
+    @property
+    def _throughout(self) -> bool:
+        """Whether no row need be that of its token."""
+        return self.named < BAD and self.concord.unrelated(self.structure)
 
     @property
     def verdict(self) -> Verdict:
         """What follows for the mapping; ``untold`` where nothing does."""
         if self.named < BAD and max(self.agree.values()) >= GOOD:  # that is no accident, however little sets rows apart
             return "wrong"
-        told = self.telling >= _LEAST and len(self.doubted) >= _DOUBTS and self.places >= _PLACES
-        if told and len(self.doubted) >= _MISSES * self.missed and min(self.structure) >= _STRUCTURE:
-            return "wrong" if self.named < BAD else "partly"
+        if self._throughout:
+            return "wrong"
+        if min(self.structure) >= _STRUCTURE and self.concord.mixed(self.named):
+            return "wrong" if self.named < BAD and self.amiss >= _THROUGHOUT else "partly"
+        if self.named < BAD and min(self.structure) >= _STRUCTURE and self.concord.scattered:
+            return "wrong"
         return "right" if self.named >= GOOD else "untold"
 
     def why_untold(self, ours: str, theirs: str) -> str:
-        """Why nothing follows, a clause; ``ours`` and ``theirs`` are what to call the heads."""
+        """Why nothing follows, and what would settle it; ``ours`` and ``theirs`` are what to call the heads."""
         for name, empty, structure in zip((ours, theirs), self.empty, self.structure, strict=True):
             if 2 * empty > self.sampled:
                 return (
@@ -105,8 +113,16 @@ class Alignment(NamedTuple):
             if structure < _STRUCTURE:
                 return (
                     f"too little sets the rows of {name} apart from random ones ({structure:.2f} times their cosines)"
+                    f"{_SETTLED}"
                 )
-        return f"{ours} has learnt too little to tell: {self.named:.0%} of {plural(self.sampled, 'sampled row')} agree"
+        some = ", though not for all of them," if self.concord.p < SURE else ""
+        return (
+            f"{ours} has learnt too little to tell{some} whether its rows are those of other tokens: {self.named:.0%} "
+            f"of {plural(self.sampled, 'sampled row')} agree{_SETTLED}"
+        )
+
+
+_SETTLED = "; a later training state would tell, or the mapping that the trainer kept (--reference)"
 
 
 def aligned(ours: Matrix, theirs: Matrix, readings: Mapping[str, Sequence[int]]) -> Alignment | None:
@@ -125,25 +141,48 @@ def aligned(ours: Matrix, theirs: Matrix, readings: Mapping[str, Sequence[int]])
     name, named = next(iter(tokens.items()))
     beside = {other: one for other, one in tokens.items() if _near(one, named)}
     kept = _fetched(theirs, beside.values())
-    draft = _stacked(ours, _fetched(ours, [ids]), ids)
-    sight = _Sight(_cosines(draft), _stacked(theirs, kept, named), named)
-    found = sight.judged(name, ids, draft)
+    sight = _Sight(_stacked(ours, _fetched(ours, [ids]), ids), _stacked(theirs, kept, named), ids, named)
+    found = sight.judged(name)
     for other in list(beside)[1:]:
         found = sight.also(found, other, _stacked(theirs, kept, beside[other]), beside[other])
-    if found.verdict == "right" or min(found.structure) < _RANDOM:
+    if (found.named >= GOOD and not found.doubted) or min(found.structure) < _RANDOM:
         return found
-    del kept, draft
+    del kept
     for other, one in tokens.items():
-        if other not in beside:
+        if other not in beside and found.named < GOOD:
             found = sight.also(found, other, _stacked(theirs, _fetched(theirs, [one]), one), one)
-    return found
+    return (
+        found
+        if found.verdict == "wrong" and max(found.agree.values()) >= GOOD
+        else _closer(found, ours, theirs, readings)
+    )
 
 
-def sampled(known: Sequence[int]) -> list[int]:
-    """At most ``SAMPLE`` of these draft ids, in ascending order: stretches of neighbours from the first to the last."""
-    if len(known) <= SAMPLE:
+def _closer(found: Alignment, ours: Matrix, theirs: Matrix, readings: Mapping[str, Sequence[int]]) -> Alignment:
+    """The same with what more rows tell. Raises SourceError."""
+    rows = theirs.tensor.shape[0]
+    first = next(iter(readings.values()))
+    ids = sampled([i for i in range(min(len(first), ours.tensor.shape[0])) if 0 <= first[i] < rows], CLOSER)
+    named = [first[i] for i in ids]
+    sight = _Sight(
+        _stacked(ours, _fetched(ours, [ids]), ids), _stacked(theirs, _fetched(theirs, [named]), named), ids, named
+    )
+    seen = sight.judged("")
+    found = found._replace(concord=seen.concord, doubted=seen.doubted, structure=seen.structure)
+    if found.verdict != "partly" or len(sight.anchors) < _LEAST:
+        return found
+    doubts = list(seen.doubted)
+    told = list(_tokens(readings, doubts, rows).items())[1:]
+    return found._replace(
+        instead={name: sight.instead(_stacked(theirs, _fetched(theirs, [tokens]), tokens)) for name, tokens in told}
+    )
+
+
+def sampled(known: Sequence[int], most: int = SAMPLE) -> list[int]:
+    """At most so many of these draft ids, in ascending order: stretches of neighbours from the first to the last."""
+    if len(known) <= most:
         return list(known)
-    stretches = SAMPLE // NEIGHBOURS
+    stretches = most // NEIGHBOURS
     starts = (i * (len(known) - NEIGHBOURS) // (stretches - 1) for i in range(stretches))
     return [known[place] for place in sorted({start + i for start in starts for i in range(NEIGHBOURS)})]
 
@@ -162,55 +201,53 @@ def _near(tokens: Sequence[int], others: Sequence[int]) -> bool:
     return all(one < 0 or abs(one - other) <= 1 for one, other in zip(tokens, others, strict=True))
 
 
-@dataclass(slots=True)
 class _Sight:
-    """How near the sampled rows of the draft's head are to each other; the target's ``rows`` of their ``tokens``.
+    """How near the sampled rows of the draft's head are to each other, and those of the target of their tokens.
 
     ``anchors`` are the places of those that agree with the mapping in question, ``doubts`` of those in doubt.
     """
 
-    near: Rows
-    rows: Rows
-    tokens: Sequence[int]
-    anchors: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, np.intp))
-    doubts: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, np.intp))
+    def __init__(self, draft: Rows, rows: Rows, ids: Sequence[int], tokens: Sequence[int]) -> None:
+        """``draft`` are the rows of the draft ids, ``rows`` the target's of the tokens."""
+        self.near, self._others = _cosines(draft), _cosines(rows)
+        self._draft, self._rows, self._ids, self._tokens = draft, rows, ids, tokens
+        self.anchors = np.empty(0, np.intp)
+        self.doubts = np.empty(0, np.intp)
 
-    def judged(self, name: str, ids: Sequence[int], draft: Rows) -> Alignment:
-        """What follows for the mapping in question, called ``name``; ``draft`` are the rows of the draft ids."""
-        others = _cosines(self.rows)
-        alike = _unit(self.near) @ _unit(others).T
-        hits, own = _hits(alike, self.tokens), np.diag(alike)
-        spreads = _spreads(self.near, draft.shape[1]), _spreads(others, self.rows.shape[1])
-        tells = (spreads[0] >= _STRUCTURE) & (spreads[1] >= _STRUCTURE)
+    def judged(self, name: str) -> Alignment:
+        """What follows for the mapping in question, called ``name``."""
+        draft, rows = self._draft, self._rows
+        alike = _unit(self.near) @ _unit(self._others).T
+        hits, own = _hits(alike, self._tokens), np.diag(alike)
+        spreads = _spreads(self.near, draft.shape[1]), _spreads(self._others, rows.shape[1])
+        tells = np.flatnonzero((spreads[0] >= _STRUCTURE) & (spreads[1] >= _STRUCTURE))
+        nearer = (alike < own[:, None]).sum(axis=1) / (len(own) - 1)  # the share of the others than which its token is
         self.anchors = np.flatnonzero(hits)
-        self.doubts = np.flatnonzero(tells & ((alike < own[:, None]).sum(axis=1) < (len(own) - 1) / 2))
+        self.doubts = tells[nearer[tells] < 1 / 2]
         return Alignment(
-            sampled=len(ids),
+            sampled=len(self._ids),
             agree={name: float(hits.mean())},
-            structure=(_structure(self.near, draft), _structure(others, self.rows)),
-            empty=(_empty(draft), _empty(self.rows)),
-            telling=int(tells.sum()),
-            missed=int((tells & ~hits).sum()),
-            doubted=tuple(ids[int(i)] for i in self.doubts),
-            places=len({int(i) // NEIGHBOURS for i in self.doubts}),
+            structure=(_structure(self.near, draft), _structure(self._others, rows)),
+            empty=(_empty(draft), _empty(rows)),
+            concord=concord(
+                self.near, self._others, nearer[tells], len({int(i) // NEIGHBOURS for i in self.doubts}), draft.shape[1]
+            ),
+            doubted=tuple(self._ids[int(i)] for i in self.doubts),
             instead={},
         )
 
     def also(self, found: Alignment, name: str, rows: Rows, tokens: Sequence[int]) -> Alignment:
-        """The same, and the shares of another reading with these ``rows`` of the target."""
+        """The same, and the share of another reading with these ``rows`` of the target."""
         hits = _hits(_unit(self.near) @ _unit(_cosines(rows)).T, tokens)
-        instead = dict(found.instead)
-        if len(self.anchors) >= _LEAST and len(self.doubts):
-            instead[name] = self._instead(rows[self.doubts])
-        return found._replace(agree={**found.agree, name: float(hits.mean())}, instead=instead)
+        return found._replace(agree={**found.agree, name: float(hits.mean())})
 
-    def _instead(self, rows: Rows) -> float:
+    def instead(self, rows: Rows) -> float:
         """The share of the rows in doubt to which these are nearer than any sampled one, by the rows that agree."""
         ours = _unit(self.near[:, self.anchors])[self.doubts]
-        named = _cosines(self.rows)[:, self.anchors]
+        named = self._others[:, self.anchors]
         best = (ours @ _unit(named).T).max(axis=1)
-        centre = self.rows[self.rows.any(axis=1)].mean(axis=0)
-        profiles = _normal(rows - centre) @ _normal(self.rows[self.anchors] - centre).T
+        centre = self._rows[self._rows.any(axis=1)].mean(axis=0)
+        profiles = _normal(rows - centre) @ _normal(self._rows[self.anchors] - centre).T
         return float(((ours * _unit(profiles, named.mean(axis=0))).sum(axis=1) >= best).mean())
 
 
