@@ -156,7 +156,7 @@ def _replaced(s: Subject) -> set[Tensor]:
 
 
 def _first(values: TensorValues) -> str:
-    return "" if values.scattered else f", the first at {_index(values)}"
+    return "" if values.scattered or not values.tensor.shape else f", the first at {_index(values)}"
 
 
 def _index(values: TensorValues) -> list[int]:

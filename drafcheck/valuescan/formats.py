@@ -69,6 +69,9 @@ FLOATS = {
 """The dtypes whose values are looked at, by safetensors' name. The bits are those of IEEE 754, of bfloat16, and of the
 OCP 8-bit floating point and microscaling formats (FNUZ: those of ml_dtypes)."""
 
+PARTS = {"C64": "F32"}
+"""The dtypes whose values are several numbers of another one: complex numbers, which torch copies the real part of."""
+
 NAMES = {"float16": "F16", "bfloat16": "BF16", "float32": "F32", "float64": "F64"}
 """What torch and the engines call the dtypes that draft models are built in."""
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from drafcheck.valuescan.formats import FLOATS, Format
+from drafcheck.valuescan.formats import FLOATS, PARTS, Format
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -52,11 +52,23 @@ def look(dtype: str, data: memoryview, row: int) -> Stretch:
     """What ``data`` holds: whole rows of ``row`` bytes each, of values of ``dtype`` as safetensors spells it."""
     words = np.frombuffer(data, np.uint64, len(data) // 8)
     total, tail = int(np.add.reduce(words)), bytes(data[8 * len(words) :])
+    if dtype in PARTS:
+        return _parts(FLOATS[PARTS[dtype]], data, look(PARTS[dtype], data, row))
     format_ = FLOATS.get(dtype)
     if format_ is None:
         return _bytes(data, row, total, tail)
     unsigned = np.frombuffer(data, UNSIGNED[format_.width])
     return _floats(format_, unsigned, row // format_.width, total, tail)
+
+
+def _parts(format_: Format, data: memoryview, stretch: Stretch) -> Stretch:
+    """What the real and imaginary parts hold, as the values that they make: one of them makes it no number."""
+    bad, first = 0, -1
+    if stretch.bad:
+        parts = np.frombuffer(data, UNSIGNED[format_.width]).reshape(-1, 2)
+        wrong = ((parts & (format_.sign - 1)) > format_.finite).any(axis=1)
+        bad, first = int(np.count_nonzero(wrong)), int(wrong.argmax())
+    return stretch._replace(largest=0, bad=bad, first=first, even=False)
 
 
 def _bytes(data: memoryview, row: int, total: int, tail: bytes) -> Stretch:
