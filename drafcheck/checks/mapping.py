@@ -10,7 +10,7 @@ from drafcheck.decode import is_float
 from drafcheck.finding import Confidence, Severity
 from drafcheck.plan.inverse import FLAGS, INVERTED
 from drafcheck.plan.model import VocabularyPlan
-from drafcheck.plan.vocabulary import count_kept, is_another, is_padding, is_reduced
+from drafcheck.plan.vocabulary import count_kept, is_another, is_padding, is_reduced, too_long
 from drafcheck.registry import Hit, rule
 from drafcheck.words import are, count, ends, plural
 
@@ -203,8 +203,8 @@ def t2d_mismatch(s: Subject) -> Iterator[Hit]:
 
     ## What it does
     Compares the mask with the set of tokens that d2t reaches, and its length with the target's vocabulary, padding
-    aside. Where d2t is wrong by itself (DC302 to DC306, DC308) nothing more is said. A mask that keeps no token at all
-    was never filled: a warning.
+    aside; of a mask longer than any vocabulary the length alone. Where d2t is wrong by itself (DC302 to DC306, DC308)
+    nothing more is said. A mask that keeps no token at all was never filled: a warning.
 
     ## Why is this bad?
     The engine reads d2t only, so t2d itself costs nothing; but a trainer writes both from one table, so one of them
@@ -214,6 +214,9 @@ def t2d_mismatch(s: Subject) -> Iterator[Hit]:
     Find out which of the two is the head's own; t2d can be computed from d2t.
     """
     v, _, _, _ = parts(s)
+    if v.t2d_tensor is not None and too_long(v.t2d_tensor):
+        yield _endless(v, v.t2d_tensor)
+        return
     if _is_confirmed(v) and v.t2d is not None:
         yield from _mask_length(v, len(v.t2d))
         return
@@ -254,6 +257,17 @@ def _mask_length(v: VocabularyPlan, length: int) -> Iterator[Hit]:
             help="write the mapping that was made for this target",
             confidence=Confidence.LIKELY,
         )
+
+
+def _endless(v: VocabularyPlan, tensor: Tensor) -> Hit:
+    """A mask of more flags than are read: its shape tells enough."""
+    tokens = f" for the target's {plural(v.target_vocab, 'token')}" if v.target_vocab is not None else ""
+    return Hit(
+        f"t2d has {plural(tensor.numel, 'flag')}{tokens}, more than any vocabulary has tokens: it is no mask",
+        at(tensor),
+        help="write the mapping that was made for this target",
+        confidence=Confidence.LIKELY,
+    )
 
 
 def _is_unusable(v: VocabularyPlan) -> bool:

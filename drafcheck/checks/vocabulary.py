@@ -11,7 +11,7 @@ from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.lookup import MISSING, raw
 from drafcheck.plan.inverse import INVERTED
 from drafcheck.plan.model import MAPPING, LoadPlan, VocabularyPlan
-from drafcheck.plan.vocabulary import HEAD, is_reduced, kept_tokens
+from drafcheck.plan.vocabulary import HEAD, is_reduced, kept_tokens, too_long
 from drafcheck.registry import Hit, rule
 from drafcheck.tensor import Tensor
 from drafcheck.words import plural
@@ -286,7 +286,7 @@ def _resized(s: Subject) -> bool:
 def _mapping_length(s: Subject, v: VocabularyPlan, built: int | None) -> Iterator[Hit]:
     rows = v.head_rows if v.head_rows is not None else built
     tensor = v.d2t_tensor
-    if tensor is None or rows is None or v.tied or v.head_from_target or tensor.dtype in MASKS:
+    if tensor is None or rows is None or v.tied or v.head_from_target or _is_a_mask(v, tensor):
         return
     if len(tensor.shape) != 1:
         yield Hit(
@@ -303,18 +303,25 @@ def _mapping_length(s: Subject, v: VocabularyPlan, built: int | None) -> Iterato
     elif tensor.numel != rows:
         short = tensor.numel < rows
         said = parts(s)[2].mapping.get("short" if short else "long")
-        outcome = f"draft ids from {tensor.numel} on end the server" if short else "it is another head's mapping"
+        endless = too_long(tensor)  # so many tokens are no vocabulary's, so that some repeat or are none
+        other = "it is another head's mapping" if not endless else "more than any vocabulary has tokens"
+        outcome = f"draft ids from {tensor.numel} on end the server" if short else other
         outcome = f"{s.engine} stops ({said})" if said else outcome
         yield Hit(
             f"d2t has {plural(tensor.numel, 'value')}, lm_head {plural(rows, 'row')}: "
             f"{outcome}{'; ' + _kept(v) if _kept(v) else ''}",
             (*at(tensor, v.head_tensor), key(s, "draft_vocab_size")),
             help="write the d2t that this lm_head was trained with",
-            severity=Severity.ERROR if short or said else Severity.WARNING,
+            severity=Severity.ERROR if short or said or endless else Severity.WARNING,
             confidence=Confidence.CERTAIN if short or said else Confidence.LIKELY,
             fixable=_resized(s),
             stops=bool(said),
         )
+
+
+def _is_a_mask(v: VocabularyPlan, tensor: Tensor) -> bool:
+    """Whether a d2t holds flags, which DC308 says. Zeros are offsets, whatever they are stored as."""
+    return tensor.dtype in MASKS and v.raw is not None and any(v.raw)
 
 
 def help_headless(s: Subject) -> str:

@@ -61,6 +61,11 @@ def to_targets(raw: Sequence[int], semantics: str) -> list[int]:
     return list(map(add, raw, range(len(raw)))) if semantics == "offset" else list(raw)
 
 
+def too_long(tensor: Tensor) -> bool:
+    """Whether a row of numbers has more of them than any vocabulary has tokens; its values are not read."""
+    return len(tensor.shape) == 1 and tensor.numel > LARGEST
+
+
 def kept_tokens(mask: bytes) -> list[int]:
     """The target tokens that a t2d mask keeps, in rising order."""
     return list(compress(range(len(mask)), mask))
@@ -211,14 +216,14 @@ def _read_mapping(checkpoint: Checkpoint, plan: VocabularyPlan) -> Sequence[int]
         return _values(tensor, data)
     except (DecodeError, SourceError) as error:
         plan.unreadable = str(error)
-        if isinstance(error, SourceError):
-            plan.unread["d2t"] = error.message
+        if isinstance(error, SourceError) or too_long(tensor):
+            plan.unread["d2t"] = error.message if isinstance(error, SourceError) else str(error)
         return None
 
 
 def _stored(checkpoint: Checkpoint, tensor: Tensor) -> bytes:
     """The bytes of a tensor. Raises DecodeError when they are too many, and SourceError."""
-    if tensor.numel > LARGEST:
+    if too_long(tensor):
         raise DecodeError(f"{tensor.numel} values are more than any vocabulary has")
     return checkpoint.read(tensor)
 
@@ -237,7 +242,7 @@ def _read_mask(checkpoint: Checkpoint, plan: VocabularyPlan) -> bytes | None:
     if tensor is None or len(tensor.shape) != 1:
         return None
     try:
-        return to_mask(tensor, checkpoint.read(tensor) if tensor.numel <= LARGEST else b"")
+        return to_mask(tensor, checkpoint.read(tensor) if not too_long(tensor) else b"")
     except SourceError as error:
         plan.unread["t2d"] = error.message
     except DecodeError:
