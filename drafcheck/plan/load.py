@@ -135,10 +135,17 @@ class _State:
     run: Run | None = None  # where modules are loaded anew for each run of names
 
     def take_all(self, piece: Piece, end: str) -> None:
-        """One after the other; ``end`` is that of all routes where no parameter is called so and no rule knows them."""
-        if not end or self.run is not None:
+        """One after the other; ``end`` is that of all routes where they have the same one and lead nowhere."""
+        stray = end == "elsewhere" and self.strays and any(name.startswith(self.strays) for name in piece.names)
+        if not end or self.run is not None or stray:
             for tensor in piece.tensors:
                 self.take(tensor)
+            return
+        if end == "elsewhere":
+            if self.plan.refused is not None:
+                self.plan.unread.add(piece)
+            else:
+                self.plan.dropped.extend(Drop(tensor, _BY_END[end]) for tensor in piece.tensors)
             return
         if end == "refused" and self.plan.refused is None:  # the load stops at the first of them
             self.take(piece.tensors[0])

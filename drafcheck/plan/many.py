@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from drafcheck.plan.alike import Alike
+from drafcheck.plan.model import Parameters
+from drafcheck.plan.names import route
 from drafcheck.tensors import Called
 
 if TYPE_CHECKING:
@@ -21,6 +24,7 @@ _PARTS = (
     *("skips", "drop", "drop_word", "drop_start", "direct", "harmless", "strip", "bare"),
     *("rename", "rename_start", "alias", "becomes", "at_sight"),
 )
+_NOWHERE = {"unknown", "refused", "elsewhere"}
 _SPECIAL = {"inside", "having"}  # keys of an entry that speaks of names with certain words in them
 _WORDS = ("mapping", "mapping_word")
 _OTHER = (
@@ -31,22 +35,48 @@ _OTHER = (
 
 
 def runs(contract: Contract, parameters: Collection[str], tensors: Tensors) -> Iterator[tuple[Piece, str]]:
-    """The tensors piece by piece, each with the end of all its routes where this loader knows none of the names in it.
+    """The tensors piece by piece, each with the end of all its routes where it is the same one and leads nowhere.
 
-    That is ``unknown`` or ``refused``. An empty one says nothing: the names have to be followed one by one. Every word
-    is looked for anywhere in a name, where the loader may ask for it at the beginning alone. Of no more than one piece
-    each name is followed by itself.
+    That is ``unknown``, ``refused`` or ``elsewhere``. An empty one says nothing: the names have to be followed one by
+    one. Every word is looked for anywhere in a name, where the loader may ask for it at the beginning alone; of names
+    in which one stands those that differ in numbers are followed together. Of no more than one piece each name is
+    followed by itself.
     """
-    words = _words(contract) if len(tensors.pieces) > 1 else None
-    end = _end(contract)
-    if words is None or not end:
+    if len(tensors.pieces) < 2:
         yield from ((piece, "") for piece in tensors.pieces)
         return
+    words, end = _words(contract), _end(contract)
     prefixes = contract.names.get("prefixes", [""])
     called = Called.by(name[len(prefix) :] for prefix in prefixes for name in parameters if name.startswith(prefix))
+    followed = _Followed(contract, parameters)
     for piece in tensors.pieces:
-        known = piece.has(words) or (piece.may_be(called) and not called.whole.isdisjoint(piece.names))
-        yield piece, "" if known else end
+        known = words is None or not end or piece.has(words)
+        known = known or (piece.may_be(called) and not called.whole.isdisjoint(piece.names))
+        yield piece, followed.end(piece) if known else end
+
+
+class _Followed:
+    """The ends of names that were followed, of those that differ only in numbers once."""
+
+    def __init__(self, contract: Contract, parameters: Collection[str]) -> None:
+        modules = parameters.modules if isinstance(parameters, Parameters) else ()
+        self._contract, self._parameters = contract, parameters
+        self._alike = Alike(contract, [*parameters, *modules])
+        self._ends: dict[str, str] = {}
+        self._own = [".bias", "lm_head", *contract.names.get("harmless", [])]
+
+    def end(self, piece: Piece) -> str:
+        """That of all names of a piece; empty where they have several, or one that leads somewhere."""
+        if not piece.lines[1] or piece.may_hold(self._own):  # at these the plan itself looks
+            return ""
+        ends: set[str] = set()
+        for form in set(self._alike.forms(list(piece.names))):
+            if form not in self._ends:
+                self._ends[form] = route(self._contract, form, self._parameters).end
+            ends.add(self._ends[form])
+            if len(ends) > 1 or not ends <= _NOWHERE:
+                return ""
+        return ends.pop()
 
 
 def in_doubt(contract: Contract, parameters: Collection[str], tensors: Tensors) -> Iterator[Tensor]:

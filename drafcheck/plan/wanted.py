@@ -8,6 +8,7 @@ from itertools import compress, product, repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 from drafcheck.contract import load_toml
+from drafcheck.plan.alike import Alike
 from drafcheck.plan.fit import shape_of
 from drafcheck.plan.many import in_doubt
 from drafcheck.plan.names import route
@@ -84,18 +85,34 @@ def wanted_names(contract: Contract, plan: LoadPlan, names: Sequence[str]) -> li
     stems = _stems(contract, plan)
     mark = contract.names.get("mapping")
     worth = (_stem(name) in stems or (mark and name.endswith("." + mark)) for name in names)
-    spelled = zip(names, worth, strict=True)
-    found = [_wanted(contract, plan, name, _unwrapped(name)) if hope else None for name, hope in spelled]
+    forms = _forms(contract, plan, names)
+    hopeless: set[str] = set()  # forms of names: a million names may have no other spelling
+    found: list[Wanted | None] = []
+    for name, form, hope in zip(names, forms, worth, strict=True):
+        found.append(_wanted(contract, plan, name, _unwrapped(name)) if hope and form not in hopeless else None)
+        if found[-1] is None:
+            hopeless.add(form)
     left = (name for name, wanted in zip(names, found, strict=True) if wanted is None and "." in name)
     common = Counter(name.partition(".")[0] for name in left if _stem(name) in stems)
     shared = {prefix for prefix, number in common.items() if number > 1}
     vacant = plan.vacant if shared else set()
-    for i, name in enumerate(names if shared else ()):
+    hopeless.clear()
+    for i, (name, form) in enumerate(zip(names, forms, strict=True) if shared else ()):
         prefix, dot, bare = name.partition(".")
-        if found[i] is None and dot and prefix in shared:
+        if found[i] is None and dot and prefix in shared and form not in hopeless:
             wanted = _wanted(contract, plan, name, [(bare, prefix + ".")])
             found[i] = wanted if wanted is not None and wanted.parameter in vacant else None
+            if wanted is None:
+                hopeless.add(form)
     return found
+
+
+def _forms(contract: Contract, plan: LoadPlan, names: Sequence[str]) -> list[str]:
+    """A form for each name: of names of one form each has another spelling or none has."""
+    dialects = [renames for renames, _, _ in _dialects()]
+    alike = Alike(contract, [*plan.parameters, *plan.parameters.modules], [dialects, _prefixes()])
+    known: dict[str, str] = {}
+    return [known.setdefault(form, form) for form in alike.forms(names)]
 
 
 def wanted_among(
