@@ -39,6 +39,10 @@ class PickleError(Exception):
         self.unsafe = unsafe
 
 
+class ForeignError(PickleError):
+    """The pickle uses an opcode that no reader of weights knows. ``message`` names the first one that torch refuses."""
+
+
 class Machine:
     """Runs one pickle from a stream. After ``run``, ``foreign`` names the first opcode torch would refuse."""
 
@@ -97,7 +101,7 @@ class Machine:
         elif name in LITERALS:
             self._stack.append(arg)
         elif name not in _IGNORED:
-            raise PickleError(f"has a pickle with the opcode {name} {self._place()}, which no state dict needs")
+            raise ForeignError(refused(self.foreign or f"{name} {self._place()}"))
 
     def _place(self) -> str:
         return f"at byte {self._at}{self._of}"
@@ -324,6 +328,11 @@ _HANDLERS: dict[str, Callable[[Machine, Any], None]] = {
     "BUILD": Machine._build,
     "BINPERSID": Machine._persistent,
 }
+
+
+def refused(opcode: str) -> str:
+    """What to say of a file with an opcode, and its place, that torch does not take."""
+    return f"uses the pickle opcode {opcode}, which torch.load(weights_only=True) refuses"
 
 
 def _short(error: Exception) -> str:

@@ -20,7 +20,7 @@ from drafcheck.header import HEADER_LIMIT, Header
 from drafcheck.lfs import POINTER_LIMIT, lfs_pointer
 from drafcheck.magic import ZIP
 from drafcheck.pickle_listing import Asked, told
-from drafcheck.pickle_machine import Machine, PickleError
+from drafcheck.pickle_machine import ForeignError, Machine, PickleError, refused
 from drafcheck.pickle_places import Reader
 from drafcheck.pickle_records import Opaque, Storage, Table, TensorRecord, as_text, type_of
 from drafcheck.pickle_sweep import STREAM_LIMIT, behind, beside, sweep
@@ -34,11 +34,16 @@ PICKLE_LIMIT = 64 << 20
 """The longest pickle in bytes that is read; that of a state dict of 10,000 tensors has about 2 MB."""
 
 _LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
+_BEGINNINGS = (b"\x80", b"L1195")
+"""How a pickle begins, and that number in the protocols 0 and 1, which have no beginning of their own."""
+
 SEVEN_ZIP = b"7z\xbc\xaf\x27\x1c"
 _CONVERT = (
     "write the weights again: torch.load(path, weights_only=True), then safetensors.torch.save_file(tensors, "
     '"model.safetensors")'
 )
+
+_PROTOCOL_2 = "save it again with torch.save and its default pickle protocol, 2, or as safetensors"
 
 Spans = dict[str, tuple[int, int]]
 """Where the bytes of each storage lie: (start, stop) in the file, start -1 when they cannot be addressed."""
@@ -55,6 +60,10 @@ def read_pickle(source: Source) -> Header:
         return _read(source)
     except SourceError as error:
         return _failed(source, error.trouble, error.message)
+    except ForeignError as error:
+        header = _suspect(source, Trouble.UNREADABLE, f"{source.name} {error.message}")
+        header.problems = tuple(p._replace(help=_PROTOCOL_2) if p.help == _CONVERT else p for p in header.problems)
+        return header
     except PickleError as error:
         trouble = Trouble.UNSAFE_PICKLE if error.unsafe else Trouble.CORRUPT
         return _suspect(source, trouble, f"{source.name} {error.message}")
@@ -86,7 +95,19 @@ def _cut(source: Source, cut: str) -> Header:
 
 
 def _asks(source: Source, found: list[Asked]) -> str:
-    return f"{source.name} has a pickle that asks for {told(found)}: loading it would run code"
+    what = "loading it would run code" if _runs_code(found) else f"{_REFUSED}, and other readers {_IMPORTED}"
+    return f"{source.name} has a pickle that asks for {told(found)}: {what}"
+
+
+_REFUSED = "loaders of weights refuse that"
+_IMPORTED = "import and call what is named"
+
+
+def _runs_code(found: list[Asked]) -> bool:
+    """Whether one of the names does more than to make a value, or an object of a class of somebody's program."""
+    from drafcheck.attacks import is_attack  # rarely needed
+
+    return any(is_attack(asked.path) for asked in found)
 
 
 def is_legacy(source: Source) -> bool:
@@ -102,7 +123,8 @@ def _warned(source: Source, header: Header, asked: list[Asked], cut: str | None)
         return header if cut is None else _cut(source, cut)
     if asked:
         message = f"{source.name} holds, beside its tensors, a pickle that asks for {told(asked)}"
-        message += ": engines pass over it, and whoever loads it would run code"
+        outcome = "run code" if _runs_code(asked) else _IMPORTED
+        message += f": engines pass over it, and whoever loads it would {outcome}"
         header.problems = (_problem(source, Trouble.UNSAFE_PICKLE, message, stops=False), *header.problems)
     elif cut is not None:
         header.problems = (_cut(source, cut).problems[0]._replace(stops=False), *header.problems)
@@ -205,7 +227,12 @@ def _from_archive(source: Source, archive: Archive) -> tuple[Header, Found]:
 def _read_legacy(source: Source) -> Header:
     stream = Bounded(source, STREAM_LIMIT, PICKLE_LIMIT)
     machine = Machine(stream)
-    magic = machine.run()
+    try:
+        magic = machine.run()
+    except PickleError as error:
+        if error.unsafe or source.read(0, 5).startswith(_BEGINNINGS):
+            raise
+        raise PickleError("is no PyTorch file: neither a zip archive nor a pickle") from error
     if magic != _LEGACY_MAGIC:
         raise UnreadableError("is a pickle, but not one that torch.save wrote")
     for _ in range(2):
@@ -281,9 +308,9 @@ def _header(source: Source, value: Any, reader: Reader, foreign: str | None) -> 
     if foreign:
         problem = Problem(
             Trouble.UNREADABLE,
-            f"{source.name} uses the pickle opcode {foreign}, which torch.load(weights_only=True) refuses",
+            f"{source.name} {refused(foreign)}",
             Location(file=source.name),
-            "save it again with torch.save and its default pickle protocol, 2, or as safetensors",
+            _PROTOCOL_2,
         )
     return Header(
         tensors,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
+from drafcheck.attacks import is_attack
 from drafcheck.checkpoint import CONFIG
 from drafcheck.contract import load_toml
 from drafcheck.magic import ZIP, begins_pickle
@@ -141,17 +141,6 @@ def attacks(file: WeightFile) -> bool:
     if any(map(is_attack, paths)):
         return True
     return (not all(map(_is_name, paths)) or not (paths or cut)) and _starts_as_torch(file)
-
-
-def is_attack(path: str) -> bool:
-    """Whether a name is one of those that make an attack, by ``rules/attacks.toml``."""
-    book = load_toml("attacks.toml")
-    module = path.rpartition(".")[0]
-    root = path.partition(".")[0]
-    if root in sys.stdlib_module_names:
-        return module not in book["plain"]["modules"] and path not in book["plain"]["names"]
-    foreign = book["foreign"]
-    return path in foreign["names"] or f"{path}.".startswith(tuple(f"{name}." for name in foreign["modules"]))
 
 
 def _is_name(path: str) -> bool:

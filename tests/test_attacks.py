@@ -15,10 +15,10 @@ from test_tree import ENGINE, whole_model
 from test_unjudged import PLAIN, pickled
 from weightfiles import text
 
+from drafcheck.attacks import is_attack
 from drafcheck.cli import run
 from drafcheck.pickle_globals import HARMLESS, resolved
 from drafcheck.tree import only_drafts
-from drafcheck.unjudged import is_attack
 
 ABSENT = "picklescan is not installed (pip install -e '.[dev]' brings it for the Pythons that it supports)"
 FOREIGN = ["requests.api.get", "pip.main", "numpy.testing._private.utils.runstring", "torch.serialization.load"]

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from weightfiles import POINTER, Storage, archive, legacy, state, tensor, text
 
+from drafcheck.attacks import is_attack
 from drafcheck.header import Header
 from drafcheck.source import LocalFile
 from drafcheck.tensor import Entry, Trouble
@@ -114,12 +115,42 @@ def test_code_is_named_and_never_run(path: Path, name: str, wrap: str, monkeypat
     monkeypatch.chdir(path.parent)
     data = state({"t": longs(), "x": CALLS[name]})
     raw = {"zip": archive(data, {"0": LONGS}), "legacy": legacy(data, {"0": (6, LONGS)}), "bare": data}[wrap]
+    assert is_attack(name)  # which reads its list
     before = set(sys.modules)
     trouble, message = trouble_of(path, raw)
     assert trouble is Trouble.UNSAFE_PICKLE
     assert f"asks for {name} at byte " in message
     assert not (path.parent / "ran").exists()
     assert set(sys.modules) - before <= {"pickletools", "tarfile", "encodings.cp437", "pydantic.plugin._loader"}
+
+
+VALUES = {
+    "collections.defaultdict": b"ccollections\ndefaultdict\n(c__builtin__\nlist\ntR",
+    "_io.BytesIO": b"c_io\nBytesIO\n)R",
+    "numpy.core.multiarray._reconstruct": b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\nK\x00\x85C\x01btR",
+    "trainer.Settings": b"ctrainer\nSettings\n)R",
+}
+
+
+@pytest.mark.parametrize("name", [*VALUES, *CALLS])
+def test_what_no_attack_asks_for_is_not_said_to_run_code(path: Path, name: str) -> None:
+    data = state({"t": longs(), "x": {**VALUES, **CALLS}[name]})
+    trouble, message = trouble_of(path, archive(data, {"0": LONGS}))
+    assert trouble is Trouble.UNSAFE_PICKLE and f"asks for {name} at byte " in message
+    assert message.endswith("loading it would run code") is (name in CALLS)
+    assert ("loaders of weights refuse that" in message) is (name in VALUES)
+
+
+@pytest.mark.parametrize("wrap", [archive, legacy])
+def test_other_protocols_are_to_be_saved_again(path: Path, wrap: Any) -> None:
+    """In protocol 0 a storage is text; the help is that of the other protocols."""
+    helps = set()
+    for data in (b"(dp0\nVt\np1\nP('storage', 1)\ns.", pickle.dumps({"a": "b"}, 4)):
+        storages = {"0": LONGS} if wrap is archive else {"0": (6, LONGS)}
+        (problem,) = header_of(path, wrap(data, storages)).problems
+        assert problem.trouble is Trouble.UNREADABLE and "uses the pickle opcode" in problem.message
+        helps.add(problem.help)
+    assert len(helps) == 1 and "protocol, 2" in helps.pop()
 
 
 def test_extension_codes_are_unsafe(path: Path) -> None:
@@ -144,7 +175,9 @@ def test_a_pickle_made_by_python(path: Path) -> None:
 
 BROKEN = {
     "is empty": b"",
-    "broken at byte 0": b"\xffhello",
+    "is no PyTorch file: neither a zip archive nor a pickle": b"\xffhello",
+    "is no PyTorch file": b"hi",
+    "broken at byte 0": b"\x80\x02\xff",
     "not one that torch.save wrote": pickle.dumps({"a": 1}, 2),
     "is a tar archive": b"x" * 257 + b"ustar" + b"x" * 300,
     "is a broken zip archive": archive(state({"t": longs()}), {"0": LONGS})[:200],
