@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from drafcheck.runner import Examination
 
 SCHEMA = "drafcheck-baseline-1"
+_KEYS = ("rule", "path", "fingerprint")
 LIMIT = 64 << 20
 """Longer files are refused. In bytes."""
 
@@ -44,7 +45,7 @@ def read(path: str) -> Baseline:
         raw = LocalFile(Path(path)).read(0, LIMIT + 1)  # a pipe would be waited for
         if len(raw) > LIMIT:
             raise UsageError(f"{path} is longer than the {LIMIT:,} bytes that are read of a baseline")
-        return Baseline(path, [str(entry["fingerprint"]) for entry in _entries(json.loads(raw))])
+        return Baseline(path, [_print_of(entry) for entry in _entries(json.loads(raw))])
     except SourceError as error:
         raise UsageError(f"can not read the baseline {path}: {error}") from None
     except (ValueError, TypeError, KeyError, RecursionError):
@@ -56,6 +57,13 @@ def _entries(document: Any) -> list[Any]:
     if document["schema"] != SCHEMA or not isinstance(entries, list):
         raise ValueError(document["schema"])
     return entries
+
+
+def _print_of(entry: Any) -> str:
+    for key in _KEYS:
+        if not isinstance(entry[key], str):
+            raise TypeError(key)
+    return str(entry["fingerprint"])
 
 
 def write(path: str, examined: Sequence[Examination]) -> Baseline:

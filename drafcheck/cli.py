@@ -249,6 +249,10 @@ def rule(word: str | None, everything: bool, config: str | None) -> int:
 
 def _known(given: CheckGiven) -> Baseline | None:
     """The findings that --baseline lists."""
+    from drafcheck.outputs import STDOUT
+
+    if given["write_baseline"] == STDOUT:
+        raise UsageError("--write-baseline takes a file, not standard output")
     if given["baseline"] is None:
         return None
     from drafcheck.baseline import read

@@ -115,20 +115,24 @@ def root_of(checkpoint: str) -> Path:
 
 def _in_folder(folder: str) -> SettingsFile | None:
     own, shared = os.path.join(folder, OWN_FILE), os.path.join(folder, SHARED_FILE)  # noqa: PTH118
-    if os.path.isfile(own):  # noqa: PTH113
+    # Also what can not be read, such as a pipe or a broken link: nobody else's file has this name.
+    if os.path.lexists(own) and not os.path.isdir(own):  # noqa: PTH112
         return read(Path(own))
     return _read_shared(Path(shared)) if os.path.isfile(shared) else None  # noqa: PTH113
 
 
 def _read_shared(path: Path) -> SettingsFile | None:
-    """The settings in a pyproject.toml; None when it has no table for drafcheck, whatever else is in it."""
+    """The settings in a pyproject.toml; None when it has no table for drafcheck, whatever else is in it.
+
+    Raises UsageError for one that may not be read, as ruff stops at it: nobody can tell whether it has the table.
+    """
     from drafcheck.tomlpos import LIMIT
 
     try:
         with path.open("rb") as stream:
             text = stream.read(LIMIT + 1)
-    except OSError:  # not ours, as far as anybody can tell
-        return None
+    except OSError as error:
+        raise UsageError(f"can not read {path}: {error.strerror or error} (--no-config passes over it)") from None
     return _load(path) if b"drafcheck" in text and _MENTION.search(text) else None
 
 

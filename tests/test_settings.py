@@ -238,6 +238,38 @@ def test_a_file_that_may_not_be_read(draft: Path, capsys: pytest.CaptureFixture[
     assert "can not read" in capsys.readouterr().err
 
 
+def test_what_no_file_can_be_read_from(draft: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nobody waits for a pipe, and nobody passes over it either."""
+    for make, said in ((os.mkfifo, "is not a file"), (lambda name: Path(name).symlink_to("absent"), "does not exist")):
+        make("drafcheck.toml")
+        assert run([str(draft)]) == 2
+        assert f"drafcheck.toml {said}" in capsys.readouterr().err
+        assert run([str(draft), "--no-config", "--engine", "sglang==0.5.15"]) in (0, 1)
+        capsys.readouterr()
+        Path("drafcheck.toml").unlink()
+    os.mkfifo("pyproject.toml")  # no file of anybody's settings
+    assert run([str(draft), "--engine", "sglang==0.5.15"]) in (0, 1)
+
+
+def test_a_pyproject_that_may_not_be_read(
+    draft: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may hold the table: ruff stops as well."""
+    Path("pyproject.toml").write_text("[tool.ruff]\n")
+    real = Path.open
+
+    def denied(path: Path, *args: Any, **options: Any) -> Any:
+        if path.name == "pyproject.toml":
+            raise PermissionError(13, "Permission denied")
+        return real(path, *args, **options)
+
+    monkeypatch.setattr(Path, "open", denied)
+    assert run([str(draft)]) == 2
+    said = capsys.readouterr().err
+    assert "pyproject.toml: Permission denied" in said and "--no-config" in said
+    assert run([str(draft), "--no-config", "--engine", "sglang==0.5.15"]) in (0, 1)
+
+
 def test_the_schema_says_what_the_program_says(tmp_path: Path) -> None:
     file = tmp_path / "drafcheck.toml"
     file.write_text(WHOLE)

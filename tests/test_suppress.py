@@ -14,6 +14,7 @@ from drafts import Draft
 from drafcheck.cli import run
 
 ENGINE = ("--engine", "sglang==0.5.15")
+ENTRY = {"rule": "DC102", "path": "models/b", "fingerprint": "0" * 32}
 
 
 @pytest.fixture(autouse=True)
@@ -186,7 +187,11 @@ def test_suppressions_come_before_the_baseline(capsys: pytest.CaptureFixture[str
     "content",
     [b"", b"no json", b"[]", b"null", b"{}", b"\xff\xfe", b'{"schema": "drafcheck-baseline-2", "findings": []}']
     + [b'{"schema": "drafcheck-baseline-1", "findings": [%s]}' % e for e in (b"1", b"{}", b"null")]
-    + [b"[" * 100_000],
+    + [b"[" * 100_000]
+    + [
+        json.dumps({"schema": "drafcheck-baseline-1", "findings": [{**ENTRY, key: value}]}).encode()
+        for key, value in (("rule", 3), ("path", None), ("fingerprint", ["1"]), ("fingerprint", 1))
+    ],
 )
 def test_a_bad_baseline(content: bytes, capsys: pytest.CaptureFixture[str]) -> None:
     Path("known.json").write_bytes(content)
@@ -194,6 +199,20 @@ def test_a_bad_baseline(content: bytes, capsys: pytest.CaptureFixture[str]) -> N
     captured = capsys.readouterr()
     assert captured.err == "error: known.json is no baseline: write it with --write-baseline\n"
     assert captured.out == ""
+
+
+def test_a_baseline_of_what_is_there_no_more(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("known.json").write_text(json.dumps({"schema": "drafcheck-baseline-1", "findings": [ENTRY]}))
+    report = lint(capsys, "models/a", "--baseline", "known.json")
+    assert (codes(report), report["code"]) == ([["DC102"]], 1)
+
+
+def test_a_baseline_is_not_written_to_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["models/a", *ENGINE, "--write-baseline", "-"]) == 2
+    assert capsys.readouterr().err == "error: --write-baseline takes a file, not standard output\n"
+    assert not Path("-").exists()
+    assert run(["models/a", *ENGINE, "--write-baseline", "./-"]) == 0
+    assert Path("-").exists()
 
 
 def test_a_baseline_that_can_not_be_used(room: Path, capsys: pytest.CaptureFixture[str]) -> None:
