@@ -9,7 +9,7 @@ from json import JSONDecodeError, JSONDecoder
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drafcheck.tensor import Tensor
-from drafcheck.words import plural
+from drafcheck.words import json_fault, plural
 
 if TYPE_CHECKING:
     from drafcheck.header_bulk import Entries
@@ -256,7 +256,7 @@ def _value(text: str, at: int, name: str | None = None) -> tuple[Any, int]:
         raise CorruptError("has a header that is nested too deeply", name) from error
     except JSONDecodeError as error:
         raise CorruptError(
-            f"has a header that is not json: {error.msg.lower()} at byte {8 + error.pos}", name
+            f"has a header that is not json: {json_fault(error.msg)} at byte {8 + error.pos}", name
         ) from error
     except ValueError as error:
         raise CorruptError(f"has a header that is not json: {error}", name) from error

@@ -13,6 +13,7 @@ from drafcheck.finding import Location
 from drafcheck.lfs import POINTER_LIMIT, lfs_pointer
 from drafcheck.source import Source, SourceError
 from drafcheck.tensor import Problem, Trouble
+from drafcheck.words import json_fault
 
 DOCUMENT_LIMIT = 16 << 20
 """Longer JSON files are not read. In bytes; the config of the largest models has about 100 kB."""
@@ -99,7 +100,7 @@ def read_document(source: Source, *, trouble: Trouble = Trouble.BAD_CONFIG, limi
         return Document(source.name, problems=(pointer,))
     if size > limit:
         message = f"{source.name} has {size} bytes, more than the {limit} that are read of a json file"
-        return Document(source.name, problems=(Problem(trouble, message, Location(file=source.name)),))
+        return Document(source.name, problems=(Problem(trouble, message, Location(file=source.name), stops=False),))
     held = [raw]
     del raw  # an index of a million names has 50 MB: nobody keeps the bytes once they are text
     return _parse(source.name, held, trouble)
@@ -169,7 +170,7 @@ def _load(text: str, notes: _Notes) -> dict[str, Any]:
     except RecursionError as error:
         raise _BrokenError("is nested too deeply to be read") from error
     except json.JSONDecodeError as error:
-        raise _BrokenError(f"is not json: {error.msg.lower()}", error.pos) from error
+        raise _BrokenError(f"is not json: {json_fault(error.msg)}", error.pos) from error
     except ValueError as error:  # integers of more than 4300 digits
         raise _BrokenError(f"cannot be read: {str(error).split(';')[0].lower()}") from error
     if not isinstance(data, dict):
@@ -198,11 +199,13 @@ def _doubts(file: str, text: str, notes: _Notes, trouble: Trouble) -> Iterator[P
     if notes.duplicates:
         key, place = _duplicate(text)
         message = f"{file} gives the key {key!r:.80} twice in one object: the engines take the last"
-        yield Problem(trouble, message, _location(file, key, text, place), f"remove one of the two {key!r:.80}")
+        yield Problem(trouble, message, _location(file, key, text, place), f"remove one of the two {key!r:.80}", False)
     if notes.constants:
         word, place = next(t for t in _tokens(text, 0) if t[0].lstrip("-") in ("NaN", "Infinity"))
         message = f"{file} holds {word}, which is not json: other readers refuse the file"
-        yield Problem(trouble, message, _location(file, None, text, place), f"replace {word} by a number or null")
+        yield Problem(
+            trouble, message, _location(file, None, text, place), f"replace {word} by a number or null", False
+        )
 
 
 def _kind(data: Any) -> str:

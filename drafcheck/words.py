@@ -25,6 +25,11 @@ def are(n: int | None) -> str:
     return "is" if n == 1 else "are"
 
 
+def json_fault(message: str) -> str:
+    """What Python's json says of a text, without the place that two of its messages end before."""
+    return message.lower().removesuffix(" at").removesuffix(" starting")
+
+
 def without_blanks(message: str) -> str:
     """A message in which an engine's error without words of its own, or of changing words, is told by its class."""
     for empty in ("Error: ...", "Error: "):

@@ -149,8 +149,9 @@ def dropped_weight(s: Subject) -> Iterator[Hit]:
     for group in _by_rename([(t, w) for t, w in ours if t.name not in stops]):
         tensors = [t for t, _ in group]
         wanted = group[0][1]
+        instead = _instead(s, wanted, len(tensors))
         yield Hit(
-            f"{_verdict(tensors, plan, contract)}: {listed([t.name for t in tensors])}{_instead(s, wanted)}",
+            f"{_verdict(tensors, plan, contract)}: {listed([t.name for t in tensors])}{instead}",
             places(tensors),
             help=_rename_help(s, tensors[0].name, wanted),
             severity=_severity_of_drop(tensors, wanted, plan),
@@ -172,9 +173,9 @@ def _verdict(tensors: list[Tensor], plan: LoadPlan, contract: Contract) -> str:
     return f"{count(len(tensors), 'tensor')} ({weight_of(tensors, plan)}) {verb} dropped {quietly(plan, contract)}"
 
 
-def _instead(s: Subject, wanted: Wanted | None) -> str:
+def _instead(s: Subject, wanted: Wanted | None, tensors: int) -> str:
     if wanted is None:
-        return f"; {s.engine} has no parameter for it"
+        return f"; {s.engine} has no parameter for {'it' if tensors == 1 else 'them'}"
     written_by = f" (the spelling is that of {writer_of(wanted.dialect)})" if wanted.dialect else ""
     return f"; {s.engine} reads `{wanted.name}`{written_by}"
 
