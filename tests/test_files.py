@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import recorded
+from drafts import Draft
 from helpers import lint_draft, of
 from weightfiles import POINTER, Storage, archive, entry, safetensors, state, tensor, text, write_tensors
 
@@ -172,6 +173,25 @@ def test_dc002(folder: Path, raw: bytes) -> None:
     (folder / "config.json").write_bytes(raw)
     (finding,) = found(folder, "DC002")
     assert finding.severity is Severity.ERROR and finding.locations[0].file == "config.json"
+
+
+@pytest.mark.parametrize("raw", [b"", b"null", b"[]", b"{", POINTER, None])
+def test_engines_stop_at_a_config_that_is_none(tmp_path: Path, raw: bytes | None) -> None:
+    Draft().write(tmp_path)
+    (tmp_path / "config.json").unlink()
+    if raw is not None:
+        (tmp_path / "config.json").write_bytes(raw)
+    assert lint(tmp_path, engine="sglang==0.5.15").checkpoints[0].outcome.value == "refused"
+
+
+@pytest.mark.parametrize("change", [('{"a": 1, "a": 2, ', ""), ('{"a": NaN, ', ""), ("{", " " * (17 << 20))])
+def test_engines_take_a_config_that_is_read_in_several_ways(tmp_path: Path, change: tuple[str, str]) -> None:
+    """And a long one, which is not read here."""
+    Draft().write(tmp_path)
+    text = (tmp_path / "config.json").read_text()
+    (tmp_path / "config.json").write_text(change[0] + text.removeprefix("{") + change[1])
+    report = lint(tmp_path, engine="sglang==0.5.15").checkpoints[0]
+    assert report.outcome.value == "broken" and of(list(report.findings), "DC002")
 
 
 def test_dc003(folder: Path) -> None:

@@ -37,7 +37,8 @@ def problems(s: Subject, *troubles: Trouble) -> Iterator[Hit]:
 
 
 def _hit(problem: Problem) -> Hit:
-    return Hit(problem.message, (problem.location,), help=problem.help)
+    without_config = problem.stops and problem.trouble in (Trouble.NO_CONFIG, Trouble.BAD_CONFIG)
+    return Hit(problem.message, (problem.location,), help=problem.help, stops=without_config)
 
 
 def is_config(hit: Hit, s: Subject) -> bool:
@@ -90,7 +91,8 @@ def unreadable_config(s: Subject) -> Iterator[Hit]:
     """
     yield from (_other_form(s, hit) or hit for hit in problems(s, Trouble.NO_CONFIG))
     yield from problems(s, Trouble.BAD_CONFIG)
-    yield from (hit for hit in problems(s, Trouble.UNREADABLE) if is_config(hit, s))
+    stops = s.config is None and not s.checkpoint.place.remote  # what a server does not hand over, another may
+    yield from (hit._replace(stops=stops) for hit in problems(s, Trouble.UNREADABLE) if is_config(hit, s))
 
 
 def _other_form(s: Subject, hit: Hit) -> Hit | None:
@@ -130,7 +132,7 @@ def lfs_pointer(s: Subject) -> Iterator[Hit]:
     ## Fix
     Run `git lfs pull` in the clone, or download the checkpoint with `hf download`.
     """
-    yield from problems(s, Trouble.LFS_POINTER)
+    yield from (hit._replace(stops=s.config is None and is_config(hit, s)) for hit in problems(s, Trouble.LFS_POINTER))
 
 
 @rule("DC004", "corrupt-safetensors", Severity.ERROR, Severity.WARNING, Severity.NOTE)
