@@ -140,7 +140,7 @@ def whole(names: int) -> None:
             what = f"drafcheck on {names:,} names in a header, {engine}"
             _command(what, room, ["--engine", engine], alone, f", goal {TIMES} times, {goal}")
             what = f"the same in {SHARDS} files with an index, {engine}"
-            _command(what, parts, ["--engine", engine], alone, f", {goal}")
+            _command(what, parts, ["--engine", engine], alone, f", goal {goal}")
         _command("a tenth of them, --values --format json", _tenth(room, names), VALUES, alone, "")
 
 
