@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from drafcheck.plan.vocabulary import EMBEDDING, HEAD, is_another
 from drafcheck.source import SourceError
 from drafcheck.targethead import own_embedding, target_head
+from drafcheck.words import plural
 
 if TYPE_CHECKING:
     from drafcheck.matrix import Matrix
@@ -70,8 +71,10 @@ def confirms(s: Subject, tokens: Sequence[int]) -> bool | None:
 def _head(s: Subject) -> HeadBeside:
     v, pair = s.vocabulary, _heads(s)
     targets = tokens_of_rows(s) if pair is not None else None
-    if v is None or not targets or pair is None:
+    if v is None or pair is None:
         return HeadBeside()
+    if not targets:
+        return HeadBeside(why=_why_no_tokens(s, v))
     try:
         found = _aligned(pair, _readings(s, v, targets))
     except SourceError as error:
@@ -108,9 +111,22 @@ def tokens_of_rows(s: Subject) -> Sequence[int] | None:
     v, theirs = s.vocabulary, target_head(s)
     if v is None or v.targets or v.d2t_tensor is not None:
         return v.targets if v is not None else None
-    served = not v.tied and not v.head_from_target and s.load is not None and HEAD not in s.load.fills_from_target
     full = v.head_rows is not None and theirs is not None and not is_another(v.head_rows, theirs.tensor.shape[0])
-    return range(v.head_rows or 0) if served and full else None
+    return range(v.head_rows or 0) if full and _is_served(s, v) else None
+
+
+def _why_no_tokens(s: Subject, v: VocabularyPlan) -> str | None:
+    """Why nothing says which tokens the rows of the draft's head stand for; None where the head is not served."""
+    if v.d2t_tensor is not None:
+        return f"values of d2t that can be read: {v.unreadable}" if v.unreadable else None
+    if not _is_served(s, v):
+        return None
+    return f"a d2t: nothing else says which tokens the {plural(v.head_rows or 0, 'row')} of lm_head stand for"
+
+
+def _is_served(s: Subject, v: VocabularyPlan) -> bool:
+    """Whether the head in the file is the one that is served."""
+    return not v.tied and not v.head_from_target and s.load is not None and HEAD not in s.load.fills_from_target
 
 
 def _readings(s: Subject, v: VocabularyPlan, targets: Sequence[int]) -> dict[str, Sequence[int]]:

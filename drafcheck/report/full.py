@@ -89,10 +89,9 @@ def _by_itself(checkpoint: CheckpointReport) -> str:
 
 
 def _outcome(checkpoint: CheckpointReport) -> str:
-    partly = (
-        checkpoint.outcome is Outcome.INCOMPLETE and checkpoint.contract and any(s.asked for s in checkpoint.skipped)
-    )
-    return "no fault found, but not everything was checked" if partly else _VERDICTS[checkpoint.outcome]
+    if checkpoint.partly:
+        return "no fault found, but not everything was checked"
+    return _VERDICTS[checkpoint.outcome]
 
 
 def skipped(checkpoint: CheckpointReport) -> Iterator[str]:

@@ -20,6 +20,7 @@ WORDS = {
     Outcome.NOTHING_TO_CHECK: "nothing to check",
     Outcome.INTERNAL_ERROR: "drafcheck failed",
 }
+PARTLY = "no fault found, not all checked"
 HEAD = ("engine", "verdict", "errors", "warnings", "first finding")
 ROOM = 100
 """Characters of a message in the table: the finding itself stands above it."""
@@ -45,6 +46,7 @@ def _verdict(checkpoint: CheckpointReport) -> Verdict:
         first=None
         if first is None
         else First(rule=first.rule, name=first.name, severity=first.severity, message=first.message),
+        partly=checkpoint.partly,
     )
 
 
@@ -68,7 +70,8 @@ def cells(verdict: Verdict) -> list[str]:
     first = verdict.first
     text = "" if first is None else f"{first.rule} {first.name}: {_short(printable(first.message))}"
     engine = printable(f"{verdict.engine.name} {verdict.engine.version}")
-    return [engine, WORDS[verdict.outcome], str(verdict.errors), str(verdict.warnings), text]
+    said = PARTLY if verdict.partly else WORDS[verdict.outcome]
+    return [engine, said, str(verdict.errors), str(verdict.warnings), text]
 
 
 def _short(text: str) -> str:

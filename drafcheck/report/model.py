@@ -232,6 +232,12 @@ class CheckpointReport(_Model):
         """How many findings have this severity."""
         return sum(f.severity is severity for f in self.findings)
 
+    @property
+    def partly(self) -> bool:
+        """Whether it is ``incomplete`` although the contract is known: what an option asked for was not all done."""
+        asked = any(skipped.asked for skipped in self.skipped)
+        return self.outcome is Outcome.INCOMPLETE and self.contract is not None and asked
+
     def exit_code(self, fail_on: FailOn = FailOn.ERROR) -> int:
         """0 clean, 1 findings at or above ``fail_on``, 2 internal error, 3 nothing to check.
 
@@ -268,7 +274,11 @@ class First(_Model):
 
 
 class Verdict(_Model):
-    """What one engine makes of a checkpoint; ``first`` is null without an error or a warning."""
+    """What one engine makes of a checkpoint; ``first`` is null without an error or a warning.
+
+    ``partly``: it is ``incomplete`` although it is known how the engine loads it, as an option asked for something that
+    was not done.
+    """
 
     engine: EngineInfo
     outcome: Outcome
@@ -276,6 +286,7 @@ class Verdict(_Model):
     warnings: int
     notes: int
     first: First | None
+    partly: bool = False
 
 
 class Matrix(_Model):
