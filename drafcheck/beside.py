@@ -11,7 +11,7 @@ from drafcheck.targethead import own_embedding, target_head
 from drafcheck.words import plural
 
 if TYPE_CHECKING:
-    from drafcheck.matrix import Matrix
+    from drafcheck.matrix import Matrix, Scattered
     from drafcheck.plan.model import VocabularyPlan
     from drafcheck.subject import Subject
     from drafcheck.valuescan.compare import Apart
@@ -86,18 +86,18 @@ def _head(s: Subject) -> HeadBeside:
     return HeadBeside(found, f"a head of which the target's tells the tokens: {why}")
 
 
-def _heads(s: Subject) -> tuple[Matrix, Matrix] | None:
+def _heads(s: Subject) -> tuple[Matrix | Scattered, Matrix] | None:
     """The draft's head and the target's, where their rows can be compared."""
-    from drafcheck.matrix import NUMBERS, matrix_in
+    from drafcheck.matrix import NUMBERS, compared_in
 
     v, theirs = s.vocabulary, target_head(s)
-    ours = matrix_in(s.checkpoint, v.head_tensor) if v is not None and v.head_tensor is not None else None
+    ours = compared_in(s.checkpoint, v.head_tensor) if v is not None and v.head_tensor is not None else None
     if ours is None or theirs is None or ours.tensor.dtype not in NUMBERS:
         return None
     return ours, theirs
 
 
-def _aligned(pair: tuple[Matrix, Matrix], readings: dict[str, Sequence[int]]) -> Alignment | None:
+def _aligned(pair: tuple[Matrix | Scattered, Matrix], readings: dict[str, Sequence[int]]) -> Alignment | None:
     from drafcheck.valuescan.heads import aligned
 
     return aligned(*pair, readings)
@@ -147,11 +147,11 @@ def _readings(s: Subject, v: VocabularyPlan, targets: Sequence[int]) -> dict[str
 
 
 def _embedding(s: Subject) -> EmbeddingBeside:
-    from drafcheck.matrix import matrix_called, matrix_in
+    from drafcheck.matrix import compared_in, matrix_called
     from drafcheck.valuescan.compare import apart
 
     tensor = own_embedding(s)
-    ours = matrix_in(s.checkpoint, tensor) if tensor is not None else None
+    ours = compared_in(s.checkpoint, tensor) if tensor is not None else None
     theirs = matrix_called(s.target_weights, EMBEDDING) if s.target_weights is not None else None
     if ours is None or theirs is None:
         return EmbeddingBeside()

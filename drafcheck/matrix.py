@@ -63,6 +63,21 @@ class Matrix(NamedTuple):
                 yield number, data[at : at + self.width]
 
 
+class Scattered(NamedTuple):
+    """A matrix of a PyTorch file that is a view with steps of its storage, or whose storage is compressed."""
+
+    file: WeightFile
+    tensor: Tensor
+
+    def rows(self, numbers: Iterable[int]) -> Iterator[tuple[int, memoryview]]:
+        """These rows in ascending order, each once, with its number. Raises SourceError."""
+        from drafcheck.unplaced import Rows
+
+        held = Rows(self.file, self.tensor)
+        for number in sorted(set(numbers)):
+            yield number, memoryview(held.read(number, held.width))
+
+
 def _stretches(numbers: Iterable[int], width: int) -> Iterator[list[int]]:
     """Rows of ``width`` bytes that are read together, of numbers in ascending order."""
     stretch: list[int] = []
@@ -200,3 +215,15 @@ def matrix_in(checkpoint: Checkpoint, tensor: Tensor) -> Matrix | None:
     plain = len(tensor.shape) == 2 and tensor.shape[0] > 0 and tensor.start >= 0
     even = plain and (tensor.stop - tensor.start) % tensor.shape[0] == 0
     return Matrix(file, tensor) if file is not None and even else None
+
+
+def compared_in(checkpoint: Checkpoint, tensor: Tensor) -> Matrix | Scattered | None:
+    """A matrix of the checkpoint at hand of which rows are compared, and none is copied as it lies."""
+    file = checkpoint.file(tensor.file)
+    if file is None or len(tensor.shape) != 2 or 0 in tensor.shape:
+        return None
+    view, packed = file.header.views.get(tensor.name), file.header.packed.get(tensor.name)
+    shape = view.shape if view is not None else packed.view.shape if packed is not None else None
+    steps = view.steps if view is not None else packed.view.steps if packed is not None else ()
+    scattered = shape == tensor.shape and all(steps)  # of values that repeat the reader has each once
+    return Scattered(file, tensor) if scattered else matrix_in(checkpoint, tensor)

@@ -97,11 +97,11 @@ def why_no_embedding(s: Subject) -> str | None:
 
 def _own_why(checkpoint: Checkpoint, tensor: Tensor) -> str | None:
     """Why the rows of a matrix of the draft can not be compared, a clause; None when they can."""
-    from drafcheck.matrix import NUMBERS, matrix_in
+    from drafcheck.matrix import NUMBERS, compared_in
 
     if tensor.dtype not in NUMBERS:
         return f"{tensor.name:.100} is {tensor.dtype} here, whose values are not compared"
-    if matrix_in(checkpoint, tensor) is None:
+    if compared_in(checkpoint, tensor) is None:
         return f"the rows of {tensor.name:.100} do not lie one after another in its file"
     return None
 

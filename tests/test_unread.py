@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from pickles import STORAGE, strides
-from variants import TRAINED, Pair, healthy
+from variants import TRAINED, Pair, build, healthy
 from weightfiles import Storage, archive, state, tensor
 from weights import Weight
 
@@ -146,12 +146,13 @@ def test_rows_of_a_head_are_looked_at_however_it_is_stored(tmp_path: Path, metho
 
 
 def test_a_comparison_asked_for_in_vain_is_incomplete(tmp_path: Path) -> None:
-    """As with --values: rows of a head whose values lie apart are not compared with the target's."""
-    apart = check(saved(healthy(), tmp_path / "x", {"lm_head.weight": 2}), target_weights=str(HEAD))
-    assert (apart.outcome, apart.exit_code(FailOn.WARNING), apart.exit_code()) == (Outcome.INCOMPLETE, 1, 0)
-    assert lost(apart) == {"DC805"}
-    plain = check(saved(healthy(), tmp_path / "y"), target_weights=str(HEAD))
-    assert plain.outcome is Outcome.CLEAN and not lost(plain)
+    """As with --values: a head that nobody trained tells nothing beside the target's."""
+    random = check(saved(build("00_random_weights"), tmp_path / "x"), target_weights=str(HEAD))
+    assert (random.outcome, random.exit_code(FailOn.WARNING), random.exit_code()) == (Outcome.INCOMPLETE, 1, 0)
+    assert lost(random) == {"DC805"}
+    for folder, apart in (("y", {}), ("z", {"lm_head.weight": 2})):
+        plain = check(saved(healthy(), tmp_path / folder, apart), target_weights=str(HEAD))
+        assert plain.outcome is Outcome.CLEAN and not lost(plain)
 
 
 def test_a_reference_with_nothing_to_compare_is_incomplete(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from drafcheck.valuescan.kernels import as_numbers
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from drafcheck.matrix import Matrix
+    from drafcheck.matrix import Matrix, Scattered
 
 
 class Apart(NamedTuple):
@@ -25,7 +25,7 @@ class Apart(NamedTuple):
     cosine: float
 
 
-def apart(one: Matrix, two: Matrix, numbers: Sequence[int]) -> Apart:
+def apart(one: Matrix | Scattered, two: Matrix, numbers: Sequence[int]) -> Apart:
     """Compare these rows of two matrices of one width and of dtypes that ``matrix.NUMBERS`` names.
 
     Where the dtypes are two, one was cast to the other or both from a third: what rounding does is no difference.

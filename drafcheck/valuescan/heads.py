@@ -26,7 +26,7 @@ from drafcheck.words import ends, plural
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from drafcheck.matrix import Matrix
+    from drafcheck.matrix import Matrix, Scattered
 
     Rows = NDArray[np.float32]
 
@@ -125,7 +125,7 @@ class Alignment(NamedTuple):
 _SETTLED = "; a later training state would tell, or the mapping that the trainer kept (--reference)"
 
 
-def aligned(ours: Matrix, theirs: Matrix, readings: Mapping[str, Sequence[int]]) -> Alignment | None:
+def aligned(ours: Matrix | Scattered, theirs: Matrix, readings: Mapping[str, Sequence[int]]) -> Alignment | None:
     """Compare the rows of the draft's head with the target's, whatever the widths of the two.
 
     ``readings`` are ways to read the mapping, each with the target token of every draft id; the first is the one in
@@ -158,7 +158,9 @@ def aligned(ours: Matrix, theirs: Matrix, readings: Mapping[str, Sequence[int]])
     )
 
 
-def _closer(found: Alignment, ours: Matrix, theirs: Matrix, readings: Mapping[str, Sequence[int]]) -> Alignment:
+def _closer(
+    found: Alignment, ours: Matrix | Scattered, theirs: Matrix, readings: Mapping[str, Sequence[int]]
+) -> Alignment:
     """The same with what more rows tell. Raises SourceError."""
     rows = theirs.tensor.shape[0]
     first = next(iter(readings.values()))
@@ -296,13 +298,13 @@ def _normal(rows: Rows) -> Rows:
     return normal
 
 
-def _fetched(matrix: Matrix, numbers: Iterable[Sequence[int]]) -> dict[int, bytes]:
+def _fetched(matrix: Matrix | Scattered, numbers: Iterable[Sequence[int]]) -> dict[int, bytes]:
     """The bytes of these rows, those of the numbers below 0 left out. Raises SourceError."""
     wanted = {number for some in numbers for number in some if number >= 0}
     return {number: bytes(data) for number, data in matrix.rows(wanted)}
 
 
-def _stacked(matrix: Matrix, kept: Mapping[int, bytes], numbers: Sequence[int]) -> Rows:
+def _stacked(matrix: Matrix | Scattered, kept: Mapping[int, bytes], numbers: Sequence[int]) -> Rows:
     """Rows as numbers, of length one, so that none outweighs the others however large its numbers are.
 
     A row of number -1 is zeros, and so is a value that is no finite number.
