@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -151,3 +152,29 @@ def test_experts_of_vllm_divide_by_their_inner_side(tmp_path: Path) -> None:
     assert "q_lora" not in found.message
     draft = draft_of(tmp_path, "mtp-layer-of-deepseek", {**keys, "moe_intermediate_size": 48})
     assert checked(draft, 3, "vllm==0.33.0")[1] is None
+
+
+@pytest.mark.parametrize(
+    ("draft", "engine"),
+    [
+        ("fp8", "sglang==0.5.15"),
+        ("fp8-blocks", "sglang==0.5.23"),
+        ("awq", "sglang==0.5.15"),
+        ("vllm-fp8", "vllm==0.16.0"),
+        ("vllm-fp8", "vllm==0.33.0"),
+    ],
+)
+def test_a_quantised_layer_is_shared_out_like_a_plain_one(tmp_path: Path, draft: str, engine: str) -> None:
+    """The layers divide their sizes by the ranks before the method makes its parts: sglang's and vllm's linear.py."""
+    folder = tmp_path / "draft"
+    shutil.copytree(GOOD / draft, folder)
+    config = json.loads((folder / "config.json").read_text())
+
+    def said(size: int) -> list[str]:
+        config["intermediate_size"] = size
+        (folder / "config.json").write_text(json.dumps(config))
+        return [f.message for f in lint(folder, engine=engine, tp=2).findings if f.rule == "DC205"]
+
+    assert said(config["intermediate_size"]) == []
+    [message] = said(config["intermediate_size"] + 1)
+    assert f"`intermediate_size` is {config['intermediate_size']}, no multiple of 2" in message

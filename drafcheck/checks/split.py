@@ -39,7 +39,8 @@ def tensor_parallel_split(s: Subject) -> Iterator[Hit]:
     ranks = ranks_of(s)
     if s.load is None or s.contract is None or s.config is None or ranks is None or ranks < 2:
         return
-    shared = sides(s.contract, s.config, s.load.parameters)
+    # A layer is shared out before it is quantised, by the sizes that it would have in plain.
+    shared = sides(s.contract, s.config, s.load.plain or s.load.parameters)
     uneven = _reasons([side for side in shared if not splits(side, ranks)])
     if uneven:
         able = [n for n in range(1, MOST + 1) if all(splits(side, n) for side in shared)]

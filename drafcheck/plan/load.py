@@ -84,16 +84,10 @@ def plan_load(
 
 def _quantise(contract: Contract, config: DraftConfig, plan: LoadPlan) -> None:
     """Put the parts of quantised layers in the place of plain ones, where the config speaks of a quantisation."""
-    from drafcheck.plan.quantised import declared, quantised
+    if contract.quantised:
+        from drafcheck.plan.quantised import quantise  # for these drafts alone
 
-    if not contract.quantised or not declared(contract, config):
-        return
-    if contract.names.get("loader") == "mtp":
-        from drafcheck.plan.quantised_heads import layers_of  # for these classes alone
-
-        plan.layers = layers_of(contract, config, plan.parameters, plan.seen)
-    else:
-        plan.parameters, plan.layers = quantised(contract, config, plan.parameters, plan.seen)
+        quantise(contract, config, plan)
 
 
 def _shared(contract: Contract, config: DraftConfig, plan: LoadPlan) -> list[str]:

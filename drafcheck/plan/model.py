@@ -284,6 +284,7 @@ class LoadPlan:
     layers: list[Layer] = field(default_factory=list)  # those that the config's quantisation is about
     lost: Lost = field(default_factory=Lost)  # every refusal, were the first one mended
     stoppers: list[Stopper] = field(default_factory=list)  # what is no tensor, and stops the load
+    plain: Parameters | None = None  # those that parts of quantised layers stand for, with their sizes; None without
 
     @property
     def vacant(self) -> set[str]:

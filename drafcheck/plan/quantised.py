@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drafcheck.contract import in_force, load_toml
 from drafcheck.lookup import MISSING
-from drafcheck.plan.model import Layer, Parameter, Parameters
+from drafcheck.plan.model import Layer, LoadPlan, Parameter, Parameters
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -94,6 +94,19 @@ def scheme_of(contract: Contract, config: DraftConfig) -> Scheme | None:
         bool(entry.get("proven")),
         tuple(entry.get("plain_shape", ())),
     )
+
+
+def quantise(contract: Contract, config: DraftConfig, plan: LoadPlan) -> None:
+    """Put the parts of quantised layers in the place of plain ones, where the config speaks of a quantisation."""
+    if not declared(contract, config):
+        return
+    if contract.names.get("loader") == "mtp":
+        from drafcheck.plan.quantised_heads import layers_of  # for these classes alone
+
+        plan.layers = layers_of(contract, config, plan.parameters, plan.seen)
+    else:
+        plan.plain = plan.parameters
+        plan.parameters, plan.layers = quantised(contract, config, plan.parameters, plan.seen)
 
 
 def built_plain(contract: Contract, config: DraftConfig) -> bool:
