@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import tarfile
-from collections import Counter
 from pathlib import Path
 
 import pytest
-import recorded
 from drafts import Draft
 from helpers import lint_draft, of
 from weightfiles import POINTER, Storage, archive, entry, safetensors, state, tensor, text, write_tensors
@@ -53,37 +50,6 @@ def write_index(folder: Path, weight_map: object) -> None:
 def pickle_of(folder: Path, name: str, *keys: str, extra: dict[str, bytes] | None = None) -> None:
     one = {key: tensor(Storage("ByteStorage", "0", 4), (4,), (1,)) for key in keys}
     (folder / name).write_bytes(archive(state({**one, **(extra or {})}), {"0": bytes(4)}))
-
-
-@pytest.fixture(scope="module")
-def corpora(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The recorded checkpoints, unpacked."""
-    roots = {}
-    archives = {"synthetic": "verdicts/sglang/checkpoints.tar.xz", "producers": "producers/producers.tar.xz"}
-    for corpus, name in archives.items():
-        root = tmp_path_factory.mktemp(corpus)
-        with tarfile.open(FIXTURES / name) as file:
-            file.extractall(root, filter="data")
-        roots[corpus] = root
-    return roots
-
-
-def test_files_as_the_real_loaders_chose_them(corpora: dict[str, Path]) -> None:
-    """Every recorded row that came as far as files: the same files, in the same order, or the same refusal."""
-    rows: Counter[str] = Counter()
-    for corpus, root in corpora.items():
-        places = {config.parent.name: config.parent for config in root.rglob("config.json")}
-        for row in recorded.rows(FIXTURES / "verdicts" / "sglang" / f"{corpus}.jsonl"):
-            if row["stage"] in ("config", "class", "construct"):
-                continue
-            selection = select(places[row["checkpoint"]], row["version"])
-            assert names(selection) == (row["files"] or []), (row["checkpoint"], row["version"])
-            assert (selection.refused is not None) is (row["stage"] == "files")
-            if selection.refused is not None:  # the folder's name was cut short in some rows
-                head = selection.refused.error.partition("`" if "`" in row["error"] else " missing from")[0]
-                assert row["error"].startswith(head)
-            rows[corpus] += 1
-    assert rows["synthetic"] > 800 and rows["producers"] > 100
 
 
 def test_safetensors_come_sorted_by_name_and_pickles_in_their_order(folder: Path) -> None:

@@ -51,6 +51,12 @@ def text(value: str) -> bytes:
     return b"X" + struct.pack("<I", len(raw)) + raw
 
 
+META = b"ctorch._utils\n_rebuild_meta_tensor_no_storage\n(ctorch\nfloat32\nK\x01\x85K\x01\x85\x89tR"
+COO = b"ctorch.serialization\n_get_layout\n" + text("torch.sparse_coo") + b"\x85R"
+SPARSE = b"ctorch._utils\n_rebuild_sparse_tensor\n(" + COO + META + META + b"K\x03\x85\x87tR"
+"""What torch pickles for a sparse tensor without values."""
+
+
 def integer(value: int) -> bytes:
     return pickle.LONG1 + bytes([9]) + value.to_bytes(9, "little", signed=True)
 

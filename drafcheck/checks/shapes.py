@@ -25,7 +25,7 @@ from drafcheck.tensor import Tensor
 from drafcheck.tensors import NO_LAYER, layer_of
 from drafcheck.values import value_meant
 from drafcheck.width import hidden_size_meant
-from drafcheck.words import count, shape
+from drafcheck.words import are, count, shape
 
 if TYPE_CHECKING:
     from drafcheck.contract import Contract
@@ -343,10 +343,9 @@ def _surplus(s: Subject, said: int | None) -> Iterator[Hit]:
     assert s.config is not None
     surplus, layers, last = _left_out(plan, contract) if plan.refused is None else ([], [], 0)
     if surplus:
-        left = "is left" if len(surplus) == 1 else "are left"
+        left = f"{count(len(surplus), 'tensor')} of layer {', '.join(map(str, layers))} {are(len(surplus))} left out"
         yield Hit(
-            f"{count(len(surplus), 'tensor')} of layer {', '.join(map(str, layers))} {left} out: "
-            f"config.json says {said}",
+            f"{left}: config.json says {said}",
             (*places(surplus, 1), s.config.at("num_hidden_layers")),
             help=f"set `num_hidden_layers` to {last + 1} if the drafter was trained with that many",
             severity=Severity.NOTE,
@@ -369,9 +368,8 @@ def config_value(s: Subject) -> Iterator[Hit]:
     ## Fix
     Write the value that the message asks for.
     """
-    plan, _ = plans(s)
     assert s.config is not None
-    refused = plan.refused
+    refused = plans(s)[0].refused
     if refused is None or refused.key is None or refused.cause not in ("config-value", "config-key"):
         return
     if refused.key == "draft_vocab_size" and refused.cause == "config-key" and concerned(s, "head"):

@@ -71,13 +71,11 @@ def plan_load(
         from drafcheck.plan.insisted import unnamed  # for this class alone
 
         plan.refused = unnamed(contract, config, plan)
-    before, behind = take_entries(plan, selection, contract)
-    for piece, end in runs(contract, plan.parameters, before):
-        state.take_all(piece, end)
-    if plan.stoppers and plan.refused is None:
-        plan.refused = Refusal("load", plan.stoppers[0].error, "entry")
-    for piece, end in runs(contract, plan.parameters, behind):
-        state.take_all(piece, end)
+    for part in take_entries(plan, selection, contract):  # before what is no tensor, and behind it
+        for piece, end in runs(contract, plan.parameters, part):
+            state.take_all(piece, end)
+        if plan.stoppers and plan.refused is None:
+            plan.refused = Refusal("load", plan.stoppers[0].error, "entry")
     state.settle()
     return plan
 
