@@ -82,39 +82,45 @@ class Machine:
             raise PickleError(f"has a pickle that is broken {self._place()}: {_short(error)}") from error
 
     def _run(self, operations: Iterator[tuple[OpcodeInfo, Any, int | None]]) -> Any:
-        for opcode, arg, pos in operations:
+        known, push = _KNOWN, self._stack.append
+        for opcode, arg, pos in operations:  # a million times for 40,000 tensors: what is done here counts
+            name = opcode.name
             self._at = pos or 0
-            self.left -= 1 + _STEPS.get(opcode.name, 0)
+            steps, handler = known.get(name) or (1, None)
+            self.left -= steps
             if self.left < 0:
                 raise PickleError(f"has a pickle of more than {STEP_LIMIT} steps, which is not read to its end")
-            if opcode.name == "STOP":
+            if self.foreign is None and name not in WEIGHTS_ONLY:
+                self.foreign = f"{name} {self._place()}"
+            if handler is not None:
+                handler(self, arg)
+            elif name in LITERALS:
+                push(arg)
+            elif name == "STOP":
                 return self._pop()
-            self._step(opcode.name, arg)
+            else:
+                self._rest(name)
         raise PickleError(f"has a pickle without end ({self._place()})")
 
-    def _step(self, name: str, arg: Any) -> None:
-        if name not in WEIGHTS_ONLY and self.foreign is None:
-            self.foreign = f"{name} {self._place()}"
-        handler = _HANDLERS.get(name)
-        if handler is not None:
-            handler(self, arg)
-        elif name in LITERALS:
-            self._stack.append(arg)
-        elif name not in _IGNORED:
+    def _rest(self, name: str) -> None:
+        """What is no opcode of a state dict."""
+        if name not in _IGNORED:
             raise ForeignError(refused(self.foreign or f"{name} {self._place()}"))
 
     def _place(self) -> str:
         return f"at byte {self._at}{self._of}"
 
     def _pop(self) -> Any:
-        if not self._stack or (self._marks and len(self._stack) <= self._marks[-1]):
+        stack, marks = self._stack, self._marks
+        if len(stack) <= (marks[-1] if marks else 0):
             raise PickleError(f"has a pickle that takes from an empty stack {self._place()}")
-        return self._stack.pop()
+        return stack.pop()
 
     def _top(self) -> Any:
-        value = self._pop()
-        self._stack.append(value)
-        return value
+        stack, marks = self._stack, self._marks
+        if len(stack) <= (marks[-1] if marks else 0):
+            raise PickleError(f"has a pickle that takes from an empty stack {self._place()}")
+        return stack[-1]
 
     def _items(self) -> list[Any]:
         if not self._marks:
@@ -328,6 +334,10 @@ _HANDLERS: dict[str, Callable[[Machine, Any], None]] = {
     "BUILD": Machine._build,
     "BINPERSID": Machine._persistent,
 }
+
+
+_KNOWN = {name: (1 + _STEPS.get(name, 0), _HANDLERS.get(name)) for name in {*_HANDLERS, *_STEPS}}
+"""How many steps an opcode is, and what it does."""
 
 
 def refused(opcode: str) -> str:

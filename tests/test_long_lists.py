@@ -8,10 +8,12 @@ import pytest
 from cases_reference import KEPT, LOST, own_target
 from drafts import Draft
 from scaling import QUADRATIC, growth
+from weightfiles import Storage, archive, state, tensor
 
 from drafcheck import lint
 from drafcheck.jsonpos import read_document
-from drafcheck.source import Memory
+from drafcheck.source import LocalFile, Memory
+from drafcheck.torch_pickle import read_pickle
 
 IDS = "eagle_aux_hidden_state_layer_ids"
 
@@ -53,6 +55,18 @@ def test_many_layer_ids_are_told_in_a_short_message(tmp_path: Path) -> None:
     for ids in (list(range(20_000)), [5] * 20_000, [*range(8), *range(-20_000, 0)]):
         said = aux(tmp_path, ids)
         assert said and all(len(message) < 400 for message in said)
+
+
+def test_many_tensors_in_a_pickle(tmp_path: Path) -> None:
+    """As many as a mixture of experts has; `--values` and other rules aside."""
+    path = tmp_path / "pytorch_model.bin"
+
+    def work(tensors: int) -> None:
+        one = tensor(Storage("LongStorage", "0", 6), (2, 3), (3, 1), 0)
+        path.write_bytes(archive(state({f"layers.{i}.weight": one for i in range(tensors)}), {"0": bytes(48)}))
+        assert len(read_pickle(LocalFile(path)).tensors) == tensors
+
+    assert growth(work, 1000) < QUADRATIC / 2
 
 
 def test_places_behind_lists_of_numbers() -> None:
