@@ -11,6 +11,7 @@ from drafcheck.words import count
 
 if TYPE_CHECKING:
     from drafcheck.checkpoint import Checkpoint
+    from drafcheck.config import TargetConfig
     from drafcheck.matrix import Matrix
     from drafcheck.subject import Subject
     from drafcheck.tensor import Tensor
@@ -129,6 +130,18 @@ def refuse_foreign(s: Subject, path: str) -> None:
             f"--target-weights {path}: {head.tensor.name:.100} has {count(rows, 'row')}, and the target "
             f"{s.target_path} has {count(size, 'token')}: these are not its weights"
         )
+    width, wide = head.tensor.shape[1], s.target.hidden_size if s.target is not None else None
+    is_head = head.tensor.name.endswith(HEAD)  # of an embedding alone the rules say that it is of another width
+    if is_head and s.target is not None and wide is not None and width != wide and not _says(s.target, width):
+        raise UsageError(
+            f"--target-weights {path}: {head.tensor.name:.100} takes {count(width, 'value')}, and the hidden states "
+            f"of the target {s.target_path} have {wide}: these are not its weights"
+        )
+
+
+def _says(target: TargetConfig, width: int) -> bool:
+    """Whether a size in the target's config is this one: some classes have embeddings of another width than states."""
+    return any(value == width for value in target.language.values() if isinstance(value, int))
 
 
 def _found(s: Subject) -> Matrix | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,28 @@ def test_weights_of_another_model_than_the_target_are_wrong_usage(
     write_safetensors(tmp_path / "model.safetensors", {"norm.weight": Weight("F32", (1,), bytes(4))})
     assert run([draft, *ARGS, str(tmp_path)]) == 2
     assert "no lm_head.weight and no embed_tokens.weight there" in capsys.readouterr().err
+
+
+def test_a_head_of_another_width_than_the_target_s_states_is_wrong_usage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A draft's head may have any width: it is compared by how near its rows are to each other."""
+    draft = Draft()
+    draft.write(tmp_path / "draft")
+    config = json.loads((tmp_path / "draft" / "target_config.json").read_text())
+    rows = np.random.default_rng(3).standard_normal((config["vocab_size"], 2 * config["hidden_size"]), np.float32)
+    write_safetensors(tmp_path / "model.safetensors", {"lm_head.weight": half(rows)})
+    command = [str(tmp_path / "draft"), "--engine", "sglang==0.5.15", "--target-weights", str(tmp_path)]
+    assert run(command) == 2
+    assert "lm_head.weight takes 64 values, and the hidden states of the target" in capsys.readouterr().err
+    narrow = half(rows[:, : config["hidden_size"]])
+    write_safetensors(tmp_path / "model.safetensors", {"lm_head.weight": narrow})
+    assert run(command) != 2
+    config["hidden_size"] *= 2  # the draft's own head is half as wide as the target's then
+    (tmp_path / "draft" / "target_config.json").write_text(json.dumps(config))
+    write_safetensors(tmp_path / "model.safetensors", {"lm_head.weight": half(rows)})
+    assert run(command) != 2
+    assert "are not its weights" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
