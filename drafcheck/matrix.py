@@ -51,11 +51,16 @@ class Matrix(NamedTuple):
         """The bytes of so many rows. Raises SourceError."""
         return self.file.read(self.start(row), self.start(row + count))
 
-    def rows(self, numbers: Iterable[int]) -> Iterator[tuple[int, memoryview]]:
+    def rows(self, numbers: Iterable[int], columns: int | None = None) -> Iterator[tuple[int, memoryview]]:
         """These rows in ascending order, each once, with its number; what lies near is read in one go.
 
-        Raises SourceError.
+        Of longer rows than ``columns`` only so many values. Raises SourceError.
         """
+        if columns is not None and columns < self.tensor.shape[1]:
+            length = self.width // self.tensor.shape[1] * columns
+            for number in sorted(set(numbers)):
+                yield number, memoryview(self.file.read(self.start(number), self.start(number) + length))
+            return
         for stretch in _stretches(sorted(set(numbers)), self.width):
             data = memoryview(self.read(stretch[0], stretch[-1] - stretch[0] + 1))
             for number in stretch:
@@ -69,13 +74,17 @@ class Scattered(NamedTuple):
     file: WeightFile
     tensor: Tensor
 
-    def rows(self, numbers: Iterable[int]) -> Iterator[tuple[int, memoryview]]:
-        """These rows in ascending order, each once, with its number. Raises SourceError."""
+    def rows(self, numbers: Iterable[int], columns: int | None = None) -> Iterator[tuple[int, memoryview]]:
+        """These rows in ascending order, each once, with its number.
+
+        Of longer rows than ``columns`` only so many values. Raises SourceError.
+        """
         from drafcheck.unplaced import Rows
 
-        held = Rows(self.file, self.tensor)
+        held, wide = Rows(self.file, self.tensor), self.tensor.shape[1]
+        length = held.width // wide * columns if columns is not None and columns < wide else held.width
         for number in sorted(set(numbers)):
-            yield number, memoryview(held.read(number, held.width))
+            yield number, memoryview(held.read(number, length))
 
 
 def _stretches(numbers: Iterable[int], width: int) -> Iterator[list[int]]:

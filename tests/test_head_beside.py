@@ -187,10 +187,10 @@ def test_rows_that_can_not_be_read_are_said(tmp_path: Path, rule: str, monkeypat
     assert not [s for s in beside(folder, weights, engine=engine).skipped if s.asked]
     real = Matrix.rows
 
-    def broken(matrix: Matrix, rows: Any) -> Any:
+    def broken(matrix: Matrix, rows: Any, columns: int | None = None) -> Any:
         if ("embed" in matrix.tensor.name) is (rule == "DC804"):
             raise SourceError("model.safetensors ends before byte 9")
-        return real(matrix, rows)
+        return real(matrix, rows, columns)
 
     monkeypatch.setattr(Matrix, "rows", broken)
     report = beside(folder, weights, engine=engine)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tracemalloc
 from pathlib import Path
 
@@ -14,11 +15,13 @@ from weights import Weight, read_safetensors, write_safetensors
 
 from drafcheck import lint
 from drafcheck.checkpoint import WeightFile
+from drafcheck.cli import run
 from drafcheck.fix.pieces import Span, joined
 from drafcheck.fix.stream import REMOTE, Stream
 from drafcheck.matrix import APART, STRETCH, Matrix
 from drafcheck.report.model import CheckpointReport
 from drafcheck.source import LocalFile, Memory
+from drafcheck.valuescan import heads
 
 ENGINE = "sglang==0.5.15"
 WIDE = 8192
@@ -38,6 +41,13 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def served(folder: Path) -> Path:
+    """The same draft, where the target says that its head has such rows and its states have not."""
+    config = json.loads((folder / "target_config.json").read_text())
+    (folder / "target_config.json").write_text(json.dumps({**config, "word_embed_proj_dim": WIDE}))
+    return folder
+
+
 def compared(hub: Hub, draft: Path, weights: Path) -> tuple[CheckpointReport, int]:
     """The report, which is that of the files on disk, and how many requests the weights took."""
     hub.repos["org/target"] = Repo(weights)
@@ -49,7 +59,7 @@ def compared(hub: Hub, draft: Path, weights: Path) -> tuple[CheckpointReport, in
 
 
 def test_a_right_mapping_takes_a_request_for_eight_rows(hub: Hub, tmp_path: Path, wide: Path) -> None:
-    report, requests = compared(hub, mapped(tmp_path / "ckpt", lambda tokens: tokens), wide)
+    report, requests = compared(hub, served(mapped(tmp_path / "ckpt", lambda tokens: tokens)), wide)
     assert report.head is not None and (report.head.verdict, report.head.rows) == ("right", 256)
     assert requests <= 40
     assert hub.sent < 2048 * ROW / 2
@@ -57,11 +67,35 @@ def test_a_right_mapping_takes_a_request_for_eight_rows(hub: Hub, tmp_path: Path
 
 
 def test_a_wrong_one_takes_more_for_its_other_readings(hub: Hub, tmp_path: Path, wide: Path) -> None:
-    report, requests = compared(hub, mapped(tmp_path / "ckpt", lambda tokens: tokens[1:] + tokens[:1]), wide)
+    report, requests = compared(hub, served(mapped(tmp_path / "ckpt", lambda tokens: tokens[1:] + tokens[:1])), wide)
     assert [f.rule for f in report.findings if f.rule.startswith("DC8")] == ["DC805"]
     assert report.head is not None and len(report.head.readings) >= 6
     assert requests <= 120
     assert max(seen.sent for seen in hub.seen) <= STRETCH
+
+
+def test_of_long_rows_a_part_is_looked_at(
+    tmp_path: Path, wide: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """So that they cost what the longest rows of real models do, and the report says so; the verdict is the same."""
+    draft = served(mapped(tmp_path / "ckpt", lambda tokens: tokens[1:] + tokens[:1]))
+    whole = lint(draft, engine=ENGINE, target_weights=wide).checkpoints[0].head
+    monkeypatch.setattr(heads, "COLUMNS", 1024)
+    read: list[int] = []
+    real = WeightFile.read
+
+    def counting(file: WeightFile, start: int, stop: int) -> bytes:
+        if file.source.size() > 2048 * ROW:
+            read.append(stop - start)
+        return real(file, start, stop)
+
+    monkeypatch.setattr(WeightFile, "read", counting)
+    part = lint(draft, engine=ENGINE, target_weights=wide).checkpoints[0].head
+    assert whole is not None and part is not None
+    assert (whole.verdict, whole.columns) == ("wrong", None) and (part.verdict, part.columns) == ("wrong", 1024)
+    assert read and max(read) == 2 * 1024
+    assert run([str(draft), "--engine", ENGINE, "--target-weights", str(wide)]) == 1
+    assert ", by the first 1,024 values of a row" in capsys.readouterr().out
 
 
 class Counted(WeightFile):

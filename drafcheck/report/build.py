@@ -174,6 +174,7 @@ def _head(subject: Subject) -> HeadBeside | None:
         amiss=found.amiss if found.verdict in ("partly", "wrong") else 0,
         readings=dict(others),
         why=told.why,
+        columns=found.columns,
     )
 
 

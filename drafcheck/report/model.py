@@ -178,6 +178,9 @@ class HeadBeside(_Model):
     amiss: float = Field(description="about which share of the rows are those of other tokens; 0 unless that is told")
     readings: dict[str, float] = Field(description="the share for other readings of the mapping that were looked at")
     why: Text | None = Field(default=None, description="why nothing follows")
+    columns: int | None = Field(
+        default=None, description="of longer rows only so many values were looked at; else null"
+    )
 
 
 class EmbeddingBeside(_Model):

@@ -39,6 +39,9 @@ CLOSER = 1024
 NEIGHBOURS = STRETCH
 """Draft ids of one stretch: their rows lie together, and those of their tokens mostly near, which saves requests."""
 
+COLUMNS = 16_384
+"""Of longer rows so many columns are looked at, the first: no hidden state has more, and memory has an end."""
+
 BAD, GOOD = 0.2, 0.5
 """Shares of the sampled rows: below the first a mapping is not the head's own, from the second on it is."""
 
@@ -58,7 +61,7 @@ class Alignment(NamedTuple):
     each head, the draft's first, over that of random rows: 1 for a head that nobody trained. ``empty`` are the rows of
     each that hold no number, or zeros alone. ``concord`` is what more rows tell; of these ``doubted``, as draft ids,
     have the token named among the farther half of the others. ``instead``: the shares of those that agree with another
-    reading.
+    reading. ``columns``: of so many values of a row nothing more was looked at; None where no row has more.
     """
 
     sampled: int
@@ -68,6 +71,7 @@ class Alignment(NamedTuple):
     concord: Concord
     doubted: tuple[int, ...]
     instead: Mapping[str, float]
+    columns: int | None = None
 
     @property
     def chance(self) -> float:
@@ -137,6 +141,15 @@ def aligned(ours: Matrix | Scattered, theirs: Matrix, readings: Mapping[str, Seq
     ids = sampled([i for i in range(min(len(first), ours.tensor.shape[0])) if 0 <= first[i] < rows])
     if len(ids) < _LEAST:
         return None
+    found = _compared(ours, theirs, readings, ids)
+    wide = max(ours.tensor.shape[1], theirs.tensor.shape[1]) > COLUMNS
+    return found._replace(columns=COLUMNS) if wide else found
+
+
+def _compared(
+    ours: Matrix | Scattered, theirs: Matrix, readings: Mapping[str, Sequence[int]], ids: list[int]
+) -> Alignment:
+    rows = theirs.tensor.shape[0]
     tokens = _tokens(readings, ids, rows)
     name, named = next(iter(tokens.items()))
     beside = {other: one for other, one in tokens.items() if _near(one, named)}
@@ -301,7 +314,11 @@ def _normal(rows: Rows) -> Rows:
 def _fetched(matrix: Matrix | Scattered, numbers: Iterable[Sequence[int]]) -> dict[int, bytes]:
     """The bytes of these rows, those of the numbers below 0 left out. Raises SourceError."""
     wanted = {number for some in numbers for number in some if number >= 0}
-    return {number: bytes(data) for number, data in matrix.rows(wanted)}
+    return {number: bytes(data) for number, data in matrix.rows(wanted, _columns(matrix))}
+
+
+def _columns(matrix: Matrix | Scattered) -> int:
+    return min(matrix.tensor.shape[1], COLUMNS)
 
 
 def _stacked(matrix: Matrix | Scattered, kept: Mapping[int, bytes], numbers: Sequence[int]) -> Rows:
@@ -309,7 +326,7 @@ def _stacked(matrix: Matrix | Scattered, kept: Mapping[int, bytes], numbers: Seq
 
     A row of number -1 is zeros, and so is a value that is no finite number.
     """
-    rows: Rows = np.zeros((len(numbers), matrix.tensor.shape[1]), np.float32)
+    rows: Rows = np.zeros((len(numbers), _columns(matrix)), np.float32)
     for place, number in enumerate(numbers):
         if number >= 0:
             values = as_numbers(matrix.tensor.dtype, kept[number])
