@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from drafcheck.tensor import Tensor
 
 
+_SHOWN = 12
+
+
 class Fc(NamedTuple):
     """The projection of the concatenated states: ``rows`` by ``columns``."""
 
@@ -53,8 +56,9 @@ def states(number: int | None, width: int | None) -> str:
 
 
 def layers(outputs: Sequence[int]) -> str:
-    """``layers 1, 3 and 4``; -1 is the embedding."""
-    names = ["the embedding" if k < 0 else str(k) for k in outputs]
+    """``layers 1, 3 and 4``; -1 is the embedding. Cut after twelve: a list in a config may have thousands."""
+    names = ["the embedding" if k < 0 else str(k) for k in outputs[:_SHOWN]]
+    names += [f"{len(outputs) - _SHOWN:,} more"] if len(outputs) > _SHOWN else []
     listed = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
     return f"{'layer' if len(names) == 1 else 'layers'} {listed}"
 

@@ -57,6 +57,22 @@ def test_many_layer_ids_are_told_in_a_short_message(tmp_path: Path) -> None:
         assert said and all(len(message) < 400 for message in said)
 
 
+def test_thousands_of_ids_that_mean_other_layers(tmp_path: Path) -> None:
+    """A target of as many layers, as a config may claim: the last id numbers what enters a layer (DC404)."""
+
+    def said(last: int) -> list[str]:
+        draft = Draft()
+        draft.config["eagle_config"] = {IDS: list(range(1, last + 1))}
+        draft.target["num_hidden_layers"] = last
+        draft.write(tmp_path)
+        found = lint(tmp_path, engine="sglang==0.5.15").checkpoints[0].findings
+        return [f"{f.message} {f.help}" for f in found if f.rule == "DC404"]
+
+    assert said(8) and said(2000)
+    assert all(len(text) < 1000 for text in said(2000))
+    assert "1, 2, 3, 4, 5, 6 and 7" in said(8)[0] and "and 1,988 more" in said(2000)[0]
+
+
 def test_many_tensors_in_a_pickle(tmp_path: Path) -> None:
     """As many as a mixture of experts has; `--values` and other rules aside."""
     path = tmp_path / "pytorch_model.bin"

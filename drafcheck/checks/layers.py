@@ -275,11 +275,15 @@ def _places(s: Subject, trained: Trained, w: WiringPlan) -> tuple[Location, ...]
     return tuple(at(s, key) for key in dict.fromkeys((w.source, trained.key)) if key)
 
 
+_WRITTEN = 64  # ids; more than any drafter is fed
+
+
 def _convention_help(s: Subject, trained: Trained, w: WiringPlan) -> str:
     doubt = "" if trained.confidence is Confidence.CERTAIN else "if the training run's settings say the same, "
     ids, release = ids_to_write(s, trained.inputs), release_that_reads(s, w.ids or (), trained.inputs)
     if ids is not None:
-        return f"{doubt}write {list(ids)} into {w.source}: {s.engine} reads them as trained{_told_again(s, trained)}"
+        written = str(list(ids)) if len(ids) <= _WRITTEN else f"[{', '.join(map(str, ids[:8]))}, ...]"
+        return f"{doubt}write {written} into {w.source}: {s.engine} reads them as trained{_told_again(s, trained)}"
     if release is not None:
         return f"{doubt}serve with {s.engine.name} {release}, which reads these ids as trained"
     return f"{doubt}use another engine: no list of ids makes this one read those layers"
