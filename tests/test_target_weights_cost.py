@@ -95,7 +95,7 @@ def test_of_long_rows_a_part_is_looked_at(
     assert (whole.verdict, whole.columns) == ("wrong", None) and (part.verdict, part.columns) == ("wrong", 1024)
     assert read and max(read) == 2 * 1024
     assert run([str(draft), "--engine", ENGINE, "--target-weights", str(wide)]) == 1
-    assert ", by the first 1,024 values of a row" in capsys.readouterr().out
+    assert ", by the first 1024 values of a row" in capsys.readouterr().out
 
 
 class Counted(WeightFile):

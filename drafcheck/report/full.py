@@ -173,7 +173,7 @@ def beside(checkpoint: CheckpointReport) -> Iterator[str]:
     if head is not None:
         reading, share = max(head.readings.items(), key=lambda told: told[1], default=("", 0.0))
         other = f", read as {reading} {share:.1%}" if head.readings else ""
-        part = f", by the first {head.columns:,} values of a row" if head.columns is not None else ""
+        part = f", by the first {plural(head.columns, 'value')} of a row" if head.columns is not None else ""
         yield (
             f"lm_head beside the target's: {head.agree:.1%} of {plural(head.rows, 'sampled row')} have the neighbours "
             f"of the token that the mapping names (by chance {head.chance:.1%}{other}){part}"
