@@ -52,7 +52,8 @@ def fuzz(target: str, minutes: float, work: Path) -> Result:
             [
                 sys.executable, str(HERE / "harness.py"), target, f"-max_total_time={max(int(left), 5)}",
                 f"-artifact_prefix={faults}/", f"-dict={work / target / 'words.dict'}", f"-max_len={LONGEST}",
-                f"-timeout={HANG}", f"-rss_limit_mb={RSS}", "-print_final_stats=1", "-verbosity=1", "-close_fd_mask=1",
+                f"-timeout={HANG}", f"-report_slow_units={HANG}", f"-rss_limit_mb={RSS}",
+                "-print_final_stats=1", "-verbosity=1", "-close_fd_mask=1",
                 str(corpus),
             ],
             capture_output=True,
