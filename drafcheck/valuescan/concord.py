@@ -31,10 +31,8 @@ _MANY, _FEW = 1000, 100  # rows that tell even where little sets them apart, and
 _APART, _LITTLE = 1.15, 1.05  # what sets rows apart, and what is enough of many, over random ones
 _PEAK, _STRONG = 0.4, 0.85  # of the rows that tell: so many have their token nearer than nine tenths of the others
 _NAMED = 0.1  # of the rows: so many have it nearest only where the head has learnt
-_FLAT, _LEAN = (
-    0.2,
-    0.125,
-)  # of the rows in three quarters: a third in the farthest if wrong, at most the second if right
+_FLAT = 0.2  # of the rows in the three farther quarters: a third is in the farthest of them if they are wrong
+_LEAN = 0.125  # and no more than this share if they are right
 _DIRECTIONS, _SCATTERED = 4, 0.1  # of heads that have learnt: directions, and rows in the farthest quarter if wrong
 _SQUARE, _EDGE = 512, 1.3  # rows whose directions are counted, and how far those of random rows reach, and more
 _LEAST = 32
