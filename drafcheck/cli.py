@@ -277,13 +277,16 @@ def _watched(paths: Sequence[str], *, quiet: bool) -> contextlib.AbstractContext
 
     if quiet or len(paths) < 2 or sys.stderr is None or not sys.stderr.isatty():
         return contextlib.nullcontext(paths)
-    return click.progressbar(
+    from drafcheck.bar import restored
+
+    bar = click.progressbar(
         paths,
         label="checking",
         show_pos=True,
         item_show_func=lambda path: printable(path)[-40:] if path else "",
         file=sys.stderr,
     )
+    return restored(bar)
 
 
 def _publish(

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import click
 
+from drafcheck.bar import restored
 from drafcheck.errors import UsageError
 from drafcheck.fix.pieces import Piece, Span, size_of
 from drafcheck.fix.stream import Stream, Tick
@@ -117,7 +118,7 @@ class Bar(Meter):
 
     @contextlib.contextmanager
     def _shown(self, total: int) -> Iterator[Tick]:
-        with click.progressbar(length=total, label=self._label, file=sys.stderr) as bar:
+        with restored(click.progressbar(length=total, label=self._label, file=sys.stderr)) as bar:
             yield bar.update
 
 

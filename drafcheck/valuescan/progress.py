@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from drafcheck.bar import restored
+
 WORTH = 256 << 20
 """Fewer bytes are read before a bar would be seen."""
 
@@ -20,5 +22,5 @@ def watched(size: int) -> Iterator[Callable[[int], None] | None]:
         return
     import click
 
-    with click.progressbar(length=size, label="reading", file=sys.stderr, update_min_steps=_STEP) as bar:
+    with restored(click.progressbar(length=size, label="reading", file=sys.stderr, update_min_steps=_STEP)) as bar:
         yield bar.update
