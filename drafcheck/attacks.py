@@ -14,5 +14,7 @@ def is_attack(path: str) -> bool:
     root = path.partition(".")[0]
     if root in sys.stdlib_module_names:
         return module not in book["plain"]["modules"] and path not in book["plain"]["names"]
+    if path in book["written"]["names"]:
+        return False
     foreign = book["foreign"]
     return path in foreign["names"] or f"{path}.".startswith(tuple(f"{name}." for name in foreign["modules"]))
