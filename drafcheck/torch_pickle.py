@@ -43,6 +43,7 @@ _CONVERT = (
     '"model.safetensors")'
 )
 
+_NO_PICKLE = "is a zip archive without data.pkl: not a PyTorch checkpoint"
 _PROTOCOL_2 = "save it again with torch.save and its default pickle protocol, 2, or as safetensors"
 
 Spans = dict[str, tuple[int, int]]
@@ -203,10 +204,12 @@ def _oddity(source: Source, archive: Archive, odd: str) -> Problem:
 
 def _from_archive(source: Source, archive: Archive) -> tuple[Header, Found]:
     """The tensors, and what is asked for beside their pickle."""
+    if not archive.has_pickle:
+        raise PickleError(_NO_PICKLE)
     check_records(archive)
     info = archive.named("data.pkl")
     if info is None:
-        raise PickleError("is a zip archive without data.pkl: not a PyTorch checkpoint")
+        raise PickleError(_NO_PICKLE)
     places = Places(archive)
     name, size = info.filename, info.file_size
     if size > PICKLE_LIMIT:

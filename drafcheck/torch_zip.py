@@ -85,6 +85,28 @@ def read_alike(source: Source, archive: Archive) -> bool:
         return False
 
 
+def is_another(source: Source) -> bool:
+    """Whether a file is a zip archive of something else than torch.save writes. Raises SourceError.
+
+    One that has its directory and no data.pkl. Torch writes that first: its header still names it where the directory
+    is damaged.
+    """
+    try:
+        with as_torch(source) as archive, as_others(source) as other:
+            if not archive.entries or archive.has_pickle or other.has_pickle:
+                return False
+            at = archive.entries[0].header_offset
+            local = source.read(at, at + _AHEAD)
+    except (PickleError, UnreadableError):
+        return False
+    name = local[LOCAL : LOCAL + int.from_bytes(local[26:28], "little")]
+    return local.startswith(ZIP) and not _is_pickle(name.lower())
+
+
+def _is_pickle(name: bytes) -> bool:
+    return name.rpartition(b"/")[2] == b"data.pkl"
+
+
 def _place(info: ZipInfo) -> tuple[str, int, int, int, int]:
     return info.filename, info.header_offset, info.compress_size, info.file_size, info.compress_type
 
@@ -108,6 +130,11 @@ class Archive:
     def _names(self) -> dict[bytes, int]:
         """The number of each name in the directory, the last one of a name; without regard to case."""
         return {raw_name(info).lower(): number for number, info in enumerate(self.entries)}
+
+    @property
+    def has_pickle(self) -> bool:
+        """Whether there is a data.pkl, in whatever folder."""
+        return any(map(_is_pickle, self._names))
 
     @cached_property
     def doubled(self) -> str | None:

@@ -79,7 +79,31 @@ def _hides(file: WeightFile, checkpoint: Checkpoint) -> bool:
         return not checkpoint.place.is_folder(file.name)
     if problem.trouble is Trouble.UNREADABLE:  # whole, and something else than weights: a list, a program
         return _may_hold_them_elsewhere(file, checkpoint)
-    return _starts_as_torch(file)
+    return _starts_as_torch(file) and not _is_foreign(file, checkpoint)
+
+
+def _is_foreign(file: WeightFile, checkpoint: Checkpoint) -> bool:
+    """Whether a file is a zip archive of something else, and neither its name nor a config says that it is weights."""
+    return not (_is_of_weights(file) or _names_model(checkpoint)) and _is_another_archive(file)
+
+
+def _names_model(checkpoint: Checkpoint) -> bool:
+    """Whether the config says that the files beside it are weights, or could not be read."""
+    if checkpoint.config is None:
+        return config_problem(checkpoint) is not None
+    return any(key in checkpoint.config.data for key in _OF_A_MODEL)
+
+
+def _is_another_archive(file: WeightFile) -> bool:
+    """Such as a program or a document, under a name that weights have too."""
+    from drafcheck.torch_zip import is_another
+
+    try:
+        return is_another(file.source)
+    except SourceError:
+        return False
+    finally:
+        file.source.close()
 
 
 def _may_hold_them_elsewhere(file: WeightFile, checkpoint: Checkpoint) -> bool:
@@ -121,13 +145,14 @@ def _is_unsafe(file: WeightFile, checkpoint: Checkpoint) -> bool:
     if _is_training_state(file):  # which names the classes of the trainer, and no engine opens it
         return False
     safe = any(f.is_safetensors for f in checkpoint.files)
-    return (file in _pickles(checkpoint) and not safe) or attacks(file)
+    opened = file in _pickles(checkpoint) and not safe
+    return (opened and not _is_foreign(file, checkpoint)) or attacks(file)
 
 
 def attacks(file: WeightFile) -> bool:
     """Whether a pickle asks for what an attack does, or for nothing that a pickler names and means harm all the same.
 
-    Of what is no pickle by its beginning a random byte may look like the latter.
+    Of what is no pickle by its beginning, and in archives of other programs, a random byte may look like the latter.
     """
     from drafcheck.pickle_sweep import sweep
 
@@ -140,7 +165,8 @@ def attacks(file: WeightFile) -> bool:
     paths = [asked.path for asked in found]
     if any(map(is_attack, paths)):
         return True
-    return (not all(map(_is_name, paths)) or not (paths or cut)) and _starts_as_torch(file)
+    odd = not all(map(_is_name, paths)) or not (paths or cut)
+    return odd and _starts_as_torch(file) and not _is_another_archive(file)
 
 
 def _is_name(path: str) -> bool:
