@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from drafts import Draft
 from malicious import EVIL, FILES, GOOD, LARGE, MARKER, VALUES, ZEROS, call, corpus, honest
 from malicious_calls import more
 from weightfiles import archive, state, write_tensors
@@ -188,3 +189,28 @@ def test_code_in_a_pickle_that_is_not_opened(tmp_path: Path, data: bytes, rule: 
         [(rule, Severity.ERROR if rule == "DC009" else Severity.WARNING)] if rule else []
     )
     assert all("does not open pytorch_model.bin" in f.message for f in found)
+
+
+# As the Trainer, accelerate and SpecForge leave them beside the weights; what the pickle asks for is the trainer's.
+LEFT_BEHIND = ["training_args.bin", "optimizer.bin", "optimizer.pt", "scheduler.pt", "scaler.pt", "rng_state_0.pth"]
+OF_A_TRAINER = state({"a": b"ctransformers.training_args\nTrainingArguments\n)R"})
+
+
+@pytest.mark.parametrize("engine", ["sglang", "vllm", "llama.cpp", "lmdeploy", "tensorrt-llm"])
+@pytest.mark.parametrize("name", LEFT_BEHIND)
+def test_training_state_is_no_second_set_of_weights(tmp_path: Path, name: str, engine: str) -> None:
+    Draft().write(tmp_path)
+    (tmp_path / name).write_bytes(archive(OF_A_TRAINER, {}))
+    findings = lint(tmp_path, engine=engine).checkpoints[0].findings
+    assert [f.rule for f in findings if f.severity is not Severity.NOTE and f.rule.startswith("DC0")] == []
+    assert "DC011" in {f.rule for f in findings}
+
+
+@pytest.mark.parametrize("engine", ["llama.cpp", "lmdeploy", "tensorrt-llm"])
+def test_other_pickles_beside_the_weights_are_still_told(tmp_path: Path, engine: str) -> None:
+    Draft().write(tmp_path)
+    (tmp_path / "head.bin").write_bytes(archive(OF_A_TRAINER, {}))
+    (tmp_path / "training_args.bin").write_bytes(archive(EVIL, {}))
+    findings = lint(tmp_path, engine=engine).checkpoints[0].findings
+    told = {f.rule: f.locations[0].file for f in findings if f.rule in ("DC008", "DC009")}
+    assert told == {"DC008": "head.bin", "DC009": "training_args.bin"}

@@ -28,7 +28,7 @@ def ambiguous_weights(s: Subject) -> Iterator[Hit]:
     ## What it does
     Reports `.bin` and `.pt` files with tensors of the same names beside the files that the engine reads, says which are
     read, and whether names, dtypes and shapes agree (values are not compared). Also one that asks for the classes
-    of somebody's program (of other code DC009 speaks).
+    of somebody's program (of other code DC009 speaks). State of the training is not among them (DC011).
 
     ## Why is this bad?
     The engine reads one of them and never looks at the other. After a training that saved into an old folder the one
@@ -42,6 +42,8 @@ def ambiguous_weights(s: Subject) -> Iterator[Hit]:
         return
     read = {t.name: (t.dtype, t.shape) for t in selection.tensors} if selection.unwanted else {}
     for file in selection.unwanted:
+        if _is_training_state(file.name):  # which names the trainer's classes: no engine takes it for weights
+            continue
         other = {t.name: (t.dtype, t.shape) for t in file.header.tensors}
         if not file.is_safetensors and read.keys() & other.keys():
             differ = sorted(n for n in read.keys() | other.keys() if read.get(n) != other.get(n))
@@ -185,15 +187,22 @@ def training_leftovers(s: Subject) -> Iterator[Hit]:
     ## Fix
     Leave these files out of the upload.
     """
-    patterns = load_toml("leftovers.toml").get("patterns", [])
     names = sorted({*s.checkpoint.other, *(file.name for file in s.checkpoint.files)})
-    found = [name for name in names if any(_matches(name, pattern) for pattern in patterns)]
+    found = [name for name in names if _is_leftover(name)]
     if found:
         yield Hit(
             f"{count(len(found), 'file')} of training state beside the weights: {listed(found)}",
             (Location(file=found[0]),),
             help="leave these files out of the upload",
         )
+
+
+def _is_training_state(name: str) -> bool:
+    return _is_leftover(name) or name.endswith(tuple(load_toml("discovery.toml")["training_state"]))
+
+
+def _is_leftover(name: str) -> bool:
+    return any(_matches(name, pattern) for pattern in load_toml("leftovers.toml").get("patterns", []))
 
 
 def _matches(name: str, pattern: str) -> bool:
