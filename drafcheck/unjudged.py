@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-from drafcheck.attacks import is_attack
 from drafcheck.checkpoint import CONFIG
 from drafcheck.contract import load_toml
 from drafcheck.magic import ZIP, begins_pickle
 from drafcheck.source import SourceError
+from drafcheck.states import asks_for_attack, names_attack
 from drafcheck.tensor import Problem, Trouble
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def _is_unsafe(file: WeightFile, checkpoint: Checkpoint) -> bool:
     if file.is_safetensors or all(p.trouble is not Trouble.UNSAFE_PICKLE for p in file.header.problems):
         return False
     if _is_training_state(file):  # which names the classes of the trainer, and no engine opens it
-        return False
+        return asks_for_attack(file)
     safe = any(f.is_safetensors for f in checkpoint.files)
     opened = file in _pickles(checkpoint) and not safe
     return (opened and not _is_foreign(file, checkpoint)) or attacks(file)
@@ -163,7 +163,7 @@ def attacks(file: WeightFile) -> bool:
     finally:
         file.source.close()
     paths = [asked.path for asked in found]
-    if any(map(is_attack, paths)):
+    if names_attack(file.name, paths):
         return True
     odd = not all(map(_is_name, paths)) or not (paths or cut)
     return odd and _starts_as_torch(file) and not _is_another_archive(file)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from drafcheck.checks.entries import without_tensors
 from drafcheck.checks.files import problems
-from drafcheck.contract import load_toml
 from drafcheck.finding import Location, Severity
 from drafcheck.registry import Hit, rule
+from drafcheck.states import asks_for_attack, is_leftover, is_state, other_pickles
 from drafcheck.tensor import Trouble
 from drafcheck.words import count, listed
 
@@ -42,7 +42,7 @@ def ambiguous_weights(s: Subject) -> Iterator[Hit]:
         return
     read = {t.name: (t.dtype, t.shape) for t in selection.tensors} if selection.unwanted else {}
     for file in selection.unwanted:
-        if _is_training_state(file.name):  # which names the trainer's classes: no engine takes it for weights
+        if is_state(file.name):  # which names the trainer's classes: no engine takes it for weights
             continue
         other = {t.name: (t.dtype, t.shape) for t in file.header.tensors}
         if not file.is_safetensors and read.keys() & other.keys():
@@ -102,7 +102,9 @@ def unsafe_pickle(s: Subject) -> Iterator[Hit]:
     attributes set of a function or a class, methods of a dict replaced, a text in another code, memory asked for by a
     number. Torch is not needed, for files of before 1.6 neither. Of files that the loader does not open those are
     reported that ask for what attacks ask for: what Python brings along, other than plain values, and what is known to
-    run code in other packages (scanners flag it); not those that name the classes of somebody's program.
+    run code in other packages (scanners flag it); not those that name the classes of somebody's program. Among them is
+    the state of a training (`training_args.bin`, `optimizer.pt`), where `getattr` alone says nothing, and in a folder
+    on disk the first 64 files called `.pth`, `.pkl`, `.pickle`, `.ckpt` or `.joblib`.
 
     ## Why is this bad?
     Whoever loads it without `weights_only=True` runs that code (NVIDIA-NeMo/Automodel pull request 3240,
@@ -117,6 +119,19 @@ def unsafe_pickle(s: Subject) -> Iterator[Hit]:
         problem = _unsafe(file)
         if problem is not None and _is_attack(file):
             yield _beside(s, file, problem)
+    for file in _never_weights(s):
+        problem = _unsafe(file)
+        if problem is not None and asks_for_attack(file):
+            yield _beside(s, file, problem)
+
+
+def _never_weights(s: Subject) -> Iterator[WeightFile]:
+    """The state of a training and other pickles, which no loader takes for weights."""
+    if s.selection is None or s.checkpoint.config_only:
+        return
+    weights = {file.name for file in (*s.selection.chosen, *s.selection.unwanted)}
+    yield from (file for file in s.checkpoint.files if not file.is_safetensors and file.name not in weights)
+    yield from other_pickles(s.checkpoint)
 
 
 @rule("DC010", "pickle-weights", Severity.NOTE, needs=("weights",))
@@ -188,26 +203,10 @@ def training_leftovers(s: Subject) -> Iterator[Hit]:
     Leave these files out of the upload.
     """
     names = sorted({*s.checkpoint.other, *(file.name for file in s.checkpoint.files)})
-    found = [name for name in names if _is_leftover(name)]
+    found = [name for name in names if is_leftover(name)]
     if found:
         yield Hit(
             f"{count(len(found), 'file')} of training state beside the weights: {listed(found)}",
             (Location(file=found[0]),),
             help="leave these files out of the upload",
         )
-
-
-def _is_training_state(name: str) -> bool:
-    return _is_leftover(name) or name.endswith(tuple(load_toml("discovery.toml")["training_state"]))
-
-
-def _is_leftover(name: str) -> bool:
-    return any(_matches(name, pattern) for pattern in load_toml("leftovers.toml").get("patterns", []))
-
-
-def _matches(name: str, pattern: str) -> bool:
-    """Whether a name fits a pattern with at most one ``*``; fnmatch would compile a regex for each, at every start."""
-    head, star, tail = pattern.partition("*")
-    if not star:
-        return name == pattern
-    return name.startswith(head) and name.endswith(tail) and len(name) >= len(head) + len(tail)
