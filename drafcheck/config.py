@@ -29,6 +29,9 @@ class DraftConfig:
     settled = False
     """Whether the names in ``architectures`` are the engine's own choice, which draft mode changes no more."""
 
+    classless = False
+    """Whether it is of no class that supplies what it leaves out."""
+
     body = ""
     """The key of the nested table that most keys come from; empty for a config that is flat as written."""
 

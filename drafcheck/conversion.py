@@ -21,6 +21,7 @@ class ConvertedConfig(DraftConfig):
     """What an engine makes of a config: flat, with the places of the config it comes from."""
 
     settled = True
+    classless = True
 
     def __init__(self, original: DraftConfig, body: str, data: dict[str, Any]) -> None:
         """``body`` is the key of the nested table, ``data`` the flat config."""
@@ -48,6 +49,11 @@ class AsRead(NamedTuple):
 
 def as_read(engine: Engine, config: DraftConfig) -> AsRead:
     """The config that the draft class of this release gets to see, or why the engine stops at it."""
+    from drafcheck.merged import form_of, merge
+
+    form = form_of(engine, config)
+    if form is not None:
+        return merge(engine, form, config)
     format_ = in_force(load_toml(engine.name, "formats.toml").get("converted", []), engine)
     if format_ is None or not _is_of(format_, config):
         return AsRead(config)
@@ -81,6 +87,11 @@ def route_to(s: Subject, key: str) -> tuple[str, ...] | None:
     route = tuple(key.split("."))
     if s.config is None or s.written is None or not s.config.settled:
         return route
+    from drafcheck.merged import form_of, route_within
+
+    form = form_of(s.engine, s.written)
+    if form is not None:
+        return route_within(form, s.written, route)
     format_ = in_force(load_toml(s.engine.name, "formats.toml")["converted"], s.engine)
     rule = _rule(s.engine, s.written.data.get(format_["kind"])) if format_ is not None else None
     if rule is None or key in rule.get("less_one", {}):

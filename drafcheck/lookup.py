@@ -135,7 +135,7 @@ def _key(contract: Contract, key: str, config: DraftConfig) -> int | None:
 def _supplied(contract: Contract, config: DraftConfig) -> Table:
     """What the class of the config supplies for absent keys; that of a converted config supplies nothing."""
     model_type = config.data.get("model_type")
-    return contract.defaults.get(model_type, {}) if isinstance(model_type, str) and not config.settled else {}
+    return contract.defaults.get(model_type, {}) if isinstance(model_type, str) and not config.classless else {}
 
 
 def terms(expression: str) -> list[str]:
@@ -183,7 +183,7 @@ def flag(contract: Contract, name: str, config: DraftConfig) -> bool:
     if (how := next((key for key in _COMPARED if key in entry), None)) is not None:
         return _are(_COMPARED[how], contract, entry[how], config)
     if entry.get("converted"):
-        return config.settled
+        return config.classless
     if "launched" in entry:
         return entry["launched"] in config.launched
     return bool(entry.get("always")) or _stated(contract, entry, config)

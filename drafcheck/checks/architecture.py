@@ -13,6 +13,7 @@ from drafcheck.finding import Confidence, Location, Severity
 from drafcheck.fitting import fitting_class, fitting_here
 from drafcheck.flat import flattened, nested_anew
 from drafcheck.heads import Head, draft_class, head_in, label_of, misfit, nested_for, taken_since
+from drafcheck.merged import form_of
 from drafcheck.modeltypes import book, first_that_knows, is_dispensable, is_own, knows, nested_keys, of_the_class
 from drafcheck.plan.admission import looked_for, names_count
 from drafcheck.plan.vocabulary import HEAD
@@ -274,7 +275,15 @@ def config_dialect(s: Subject) -> Iterator[Hit]:
 
 
 def _not_converted(s: Subject, config: DraftConfig, refused: Refusal) -> Hit:
-    form, key = book(s.engine)["nested"]["format"], refused.key or ""
+    key = refused.key or ""
+    if (merged := form_of(s.engine, config)) is not None:
+        return Hit(
+            f"config of model_type {merged['model_type']}: {s.engine} cannot read it: {refused.error}",
+            (config.at(key),),
+            help=f"write a flat config: the keys of {key} at the top level, with its model_type and the draft class",
+            confidence=Confidence.CERTAIN if s.engine.exact else Confidence.LIKELY,
+        )
+    form = book(s.engine)["nested"]["format"]
     converted = in_force(book(s.engine)["converted"], s.engine)
     kind = config.text(str(converted["kind"])) if converted is not None else None
     what = f" of kind {kind}" if kind is not None else ""
