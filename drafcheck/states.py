@@ -41,7 +41,7 @@ def _matches(name: str, pattern: str) -> bool:
 def names_attack(name: str, paths: list[str]) -> bool:
     """Whether one of the names that the file ``name`` asks for makes it an attack.
 
-    Of the state of a training some say nothing: Python writes them for what is in every honest one.
+    Of the state of a training some say nothing: Python writes them for classes that honest ones have in them.
     """
     usual = load_toml("attacks.toml")["states"]["names"] if is_state(name) else []
     return any(is_attack(path) for path in paths if path not in usual)
