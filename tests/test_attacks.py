@@ -23,9 +23,11 @@ from drafcheck.tree import only_drafts
 ABSENT = "picklescan is not installed (pip install -e '.[dev]' brings it for the Pythons that it supports)"
 FOREIGN = ["requests.api.get", "pip.main", "numpy.testing._private.utils.runstring", "torch.serialization.load"]
 FOREIGN += ["torch._inductor.codecache.compile_file", "aiohttp.client.get", "cloudpickle.cloudpickle.subimport"]
+FOREIGN += ["dill.loads", "dill._dill._create_function", "cloudpickle.load", "cloudpickle.loads"]
 FOREIGN += ["torch.hub.load", "pathlib.Path.unlink", "random._os.system", "uuid._get_command_stdout"]
 PROGRAMS = ["ultralytics.nn.tasks.DetectionModel", "torch.nn.modules.linear.Linear", "pathlib._local.PosixPath"]
 PROGRAMS += ["pathlib.PosixPath", "uuid.UUID", "numpy.core.multiarray._reconstruct", "__main__.Net", "requestslike.X"]
+PROGRAMS += ["dillinger.loads", "cloudpickle.loadsomething"]
 
 
 def asking(path: str) -> bytes:
