@@ -57,7 +57,8 @@ def holds_code(checkpoint: Checkpoint) -> bool:
     """
     opened = _pickles(checkpoint)
     others = (file for file in checkpoint.files if not file.is_safetensors and file not in opened)
-    return any(_is_unsafe(file, checkpoint) for file in islice(chain(opened, others), MOST_PICKLES))
+    posing = (file for file in checkpoint.files if file.is_safetensors and _poses(file))
+    return any(_is_unsafe(file, checkpoint) for file in islice(chain(opened, others, posing), MOST_PICKLES))
 
 
 def why_unread(checkpoint: Checkpoint) -> str | None:
@@ -116,6 +117,16 @@ def _is_of_weights(file: WeightFile) -> bool:
     return file.is_safetensors or file.name.startswith("pytorch_model")
 
 
+def _poses(file: WeightFile) -> bool:
+    """Whether a file has the name of safetensors and not their beginning: its header need not be read to find out."""
+    try:
+        return file.source.read(8, 9) != b"{"
+    except SourceError:
+        return False
+    finally:
+        file.source.close()
+
+
 def _starts_as_torch(file: WeightFile) -> bool:
     try:
         head = file.source.read(0, 4)
@@ -140,7 +151,7 @@ def _is_training_state(file: WeightFile) -> bool:
 
 def _is_unsafe(file: WeightFile, checkpoint: Checkpoint) -> bool:
     """Whether a pickle asks for code, and an engine would open it or it is an attack."""
-    if file.is_safetensors or all(p.trouble is not Trouble.UNSAFE_PICKLE for p in file.header.problems):
+    if all(p.trouble is not Trouble.UNSAFE_PICKLE for p in file.header.problems):
         return False
     if _is_training_state(file):  # which names the classes of the trainer, and no engine opens it
         return asks_for_attack(file)

@@ -145,6 +145,25 @@ def test_code_among_the_files_of_a_whole_model_is_told(tmp_path: Path, capsys: p
     assert "DC009" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("whole", ["alone", "a config", "seven files"])
+@pytest.mark.parametrize(("code", "status"), [(CODE, 1), (b"cultralytics.nn.tasks\nDetectionModel\n", 0)])
+def test_code_under_the_name_of_safetensors_is_told(
+    code: bytes, status: int, whole: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Draft().write(tmp_path / "good")
+    (tmp_path / "other").mkdir()
+    if whole != "alone":
+        (tmp_path / "other" / "config.json").write_text('{"architectures": ["LlamaForCausalLM"]}')
+    for n in range(1, 7 if whole == "seven files" else 1):
+        shard = tmp_path / "other" / f"model-0000{n}-of-00007.safetensors"
+        write_safetensors(shard, {f"a{n}": zeros("BF16", 2)}, None)
+    name = "model-00007-of-00007" if whole == "seven files" else "model"
+    (tmp_path / "other" / f"{name}.safetensors").write_bytes(b"\x80\x02" + code + b".")
+    assert run([str(tmp_path), *ENGINE]) == status
+    out = capsys.readouterr().out
+    assert ("DC009" in out and "os.system" in out) is bool(status)
+
+
 def test_what_is_whole_and_no_draft_stays_a_stranger(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Data sets, programs, other people's formats and the state of a training are no damage."""
     Draft().write(tmp_path / "good")
