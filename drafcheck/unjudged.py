@@ -160,8 +160,11 @@ def _is_unsafe(file: WeightFile, checkpoint: Checkpoint) -> bool:
     return (opened and not _is_foreign(file, checkpoint)) or attacks(file)
 
 
-def attacks(file: WeightFile) -> bool:
+def attacks(file: WeightFile, *, unseen: bool = False) -> bool:
     """Whether a pickle asks for what an attack does, or for nothing that a pickler names and means harm all the same.
+
+    ``unseen``: what was not looked through to its end counts as well. In a folder of models it does only where code is
+    known to be behind that place: data may be that long.
 
     Of what is no pickle by its beginning, and in archives of other programs, a random byte may look like the latter.
     """
@@ -176,6 +179,9 @@ def attacks(file: WeightFile) -> bool:
     paths = [asked.path for asked in found]
     if names_attack(file.name, paths):
         return True
+    behind = cut and not paths and all(cut not in problem.message for problem in file.header.problems)
+    if cut and (unseen or behind):
+        return not _is_another_archive(file)
     odd = not all(map(_is_name, paths)) or not (paths or cut)
     return odd and _starts_as_torch(file) and not _is_another_archive(file)
 

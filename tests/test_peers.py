@@ -214,3 +214,37 @@ def test_other_pickles_beside_the_weights_are_still_told(tmp_path: Path, engine:
     findings = lint(tmp_path, engine=engine).checkpoints[0].findings
     told = {f.rule: f.locations[0].file for f in findings if f.rule in ("DC008", "DC009")}
     assert told == {"DC008": "head.bin", "DC009": "training_args.bin"}
+
+
+@pytest.mark.parametrize(
+    ("before", "then", "rule"),
+    [
+        (60, call("os.system"), "DC009"),
+        (10, call("os.system"), "DC009"),
+        (60, b"cultralytics.nn.tasks\nModel\n)R", "DC009"),
+        (10, b"cultralytics.nn.tasks\nModel\n)R", "DC008"),
+        (10, b"N", ""),
+    ],
+)
+def test_what_was_not_looked_through_counts_in_a_pickle_that_is_not_opened(
+    before: int, then: bytes, rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("drafcheck.pickle_opcodes.OPCODES_LISTED", 100)
+    (tmp_path / "config.json").write_text('{"architectures": ["LlamaForCausalLMEagle3"], "model_type": "llama"}')
+    write_tensors(tmp_path / "model.safetensors", a=(1,))
+    (tmp_path / "extra.bin").write_bytes(b"\x80\x02" + before * b"N0" + then + b".")
+    found = lint(tmp_path, engine="sglang==0.5.15").checkpoints[0].findings
+    assert [f.rule for f in found if f.rule in ("DC008", "DC009")] == [rule] * bool(rule)
+
+
+@pytest.mark.parametrize(("data", "rules"), [(b"\x80\x02" + call("os.system") + b".", ["DC009"]), (None, [])])
+def test_code_in_what_is_called_safetensors_and_not_opened(
+    data: bytes | None, rules: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "config.json").write_text('{"architectures": ["LlamaForCausalLMEagle3"], "model_type": "llama"}')
+    for name in ("model.safetensors", "consolidated.safetensors"):
+        write_tensors(tmp_path / name, a=(1,))
+    if data is not None:
+        (tmp_path / "consolidated.safetensors").write_bytes(data)
+    found = lint(tmp_path, engine="sglang==0.5.15").checkpoints[0].findings
+    assert [f.rule for f in found if f.rule in ("DC008", "DC009")] == rules

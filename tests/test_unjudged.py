@@ -164,6 +164,26 @@ def test_code_under_the_name_of_safetensors_is_told(
     assert ("DC009" in out and "os.system" in out) is bool(status)
 
 
+@pytest.mark.parametrize(
+    ("ends", "status"),
+    [((b"", CODE + b")R"), 1), ((b"", b"N"), 0), ((b"cnumpy.core.multiarray\nscalar\n", b"N"), 0)],
+)
+def test_code_behind_what_is_looked_through_is_told(
+    ends: tuple[bytes, bytes],
+    status: int,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A long list of numbers alone is data."""
+    monkeypatch.setattr("drafcheck.pickle_opcodes.OPCODES_LISTED", 100)
+    Draft().write(tmp_path / "good")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "best.pt").write_bytes(b"\x80\x02](" + ends[0] + 200 * b"K\x01" + ends[1] + b"e.")
+    assert run([str(tmp_path), *ENGINE]) == status
+    assert ("DC009" in capsys.readouterr().out) is bool(status)
+
+
 def test_what_is_whole_and_no_draft_stays_a_stranger(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Data sets, programs, other people's formats and the state of a training are no damage."""
     Draft().write(tmp_path / "good")

@@ -54,15 +54,14 @@ def ambiguous_weights(s: Subject) -> Iterator[Hit]:
 
 
 def _unsafe(file: WeightFile) -> Problem | None:
-    """What a PyTorch file asks for."""
-    problems = () if file.is_safetensors else file.header.problems
-    return next((problem for problem in problems if problem.trouble is Trouble.UNSAFE_PICKLE), None)
+    """What a file asks for, of whatever name."""
+    return next((problem for problem in file.header.problems if problem.trouble is Trouble.UNSAFE_PICKLE), None)
 
 
 def _is_attack(file: WeightFile) -> bool:
     from drafcheck.unjudged import attacks  # there is rarely such a file
 
-    return attacks(file)
+    return attacks(file, unseen=True)
 
 
 def _beside(s: Subject, file: WeightFile, problem: Problem) -> Hit:
@@ -126,11 +125,11 @@ def unsafe_pickle(s: Subject) -> Iterator[Hit]:
 
 
 def _never_weights(s: Subject) -> Iterator[WeightFile]:
-    """The state of a training and other pickles, which no loader takes for weights."""
+    """The state of a training, other pickles, and what is called safetensors, which the loader takes for no weights."""
     if s.selection is None or s.checkpoint.config_only:
         return
     weights = {file.name for file in (*s.selection.chosen, *s.selection.unwanted)}
-    yield from (file for file in s.checkpoint.files if not file.is_safetensors and file.name not in weights)
+    yield from (file for file in s.checkpoint.files if file.name not in weights)
     yield from other_pickles(s.checkpoint)
 
 
