@@ -16,5 +16,9 @@ def is_attack(path: str) -> bool:
         return module not in book["plain"]["modules"] and path not in book["plain"]["names"]
     if path in book["written"]["names"]:
         return False
+    if any(
+        part in book["walked"]["parts"] or part.lstrip("_") in book["walked"]["modules"] for part in path.split(".")
+    ):
+        return True
     foreign = book["foreign"]
     return path in foreign["names"] or f"{path}.".startswith(tuple(f"{name}." for name in foreign["modules"]))

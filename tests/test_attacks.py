@@ -25,8 +25,28 @@ FOREIGN = ["requests.api.get", "pip.main", "numpy.testing._private.utils.runstri
 FOREIGN += ["torch._inductor.codecache.compile_file", "aiohttp.client.get", "cloudpickle.cloudpickle.subimport"]
 FOREIGN += ["dill.loads", "dill._dill._create_function", "cloudpickle.load", "cloudpickle.loads"]
 FOREIGN += ["torch.hub.load", "pathlib.Path.unlink", "random._os.system", "uuid._get_command_stdout"]
+WALKED = [
+    "torch.serialization.os.system",
+    "torch.serialization._os.system",
+    "numpy.core.sys.modules",
+    "torch.subprocess",
+]
+WALKED += [
+    "torch.serialization.load.__globals__",
+    "torch.random.os",
+    "six.moves.builtins.eval",
+    "a.importlib.b",
+    "torch.fx.operator.attrgetter",
+]
+FOREIGN += WALKED
 PROGRAMS = ["ultralytics.nn.tasks.DetectionModel", "torch.nn.modules.linear.Linear", "pathlib._local.PosixPath"]
 PROGRAMS += ["pathlib.PosixPath", "uuid.UUID", "numpy.core.multiarray._reconstruct", "__main__.Net", "requestslike.X"]
+PROGRAMS += [
+    "torch.multiprocessing.reductions.rebuild_storage",
+    "scipy.signal.windows.hann",
+    "a.os_utils.posix_like.Net",
+]
+PROGRAMS += ["__main__.Net.Inner", "yolo.logging.types.Box", "a.operator.Add"]
 PROGRAMS += ["dillinger.loads", "cloudpickle.loadsomething"]
 
 
