@@ -14,6 +14,7 @@ from drafcheck.tensor import Problem, Trouble
 
 if TYPE_CHECKING:
     from drafcheck.checkpoint import Checkpoint, WeightFile
+    from drafcheck.pickle_listing import Asked
 
 MOST_PICKLES = 64
 """So many pickles of a whole model are looked at for code; more of them in one folder are data."""
@@ -179,11 +180,32 @@ def attacks(file: WeightFile, *, unseen: bool = False) -> bool:
     paths = [asked.path for asked in found]
     if names_attack(file.name, paths):
         return True
+    if _asks_in_strings(file, found):
+        return True
     behind = cut and not paths and all(cut not in problem.message for problem in file.header.problems)
     if cut and (unseen or behind):
         return not _is_another_archive(file)
     odd = not all(map(_is_name, paths)) or not (paths or cut)
     return odd and _starts_as_torch(file) and not _is_another_archive(file)
+
+
+def _asks_in_strings(file: WeightFile, found: list[Asked]) -> bool:
+    """Whether a pickle gives torch.load a string that asks for code, or one that is not looked at."""
+    from drafcheck.pickle_strings import LOADS, strings
+    from drafcheck.torch_pickle import read_pickle
+
+    loads = [asked for asked in found if asked.path == LOADS]
+    if any(asked.member for asked in loads):  # torch.save does not write that into an archive
+        return True
+    try:
+        return bool(loads) and any(
+            piece is None or any(p.trouble is Trouble.UNSAFE_PICKLE for p in read_pickle(piece).problems)
+            for piece in strings(file.source)
+        )
+    except SourceError:
+        return False
+    finally:
+        file.source.close()
 
 
 def _is_name(path: str) -> bool:

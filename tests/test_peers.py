@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from drafts import Draft
-from malicious import EVIL, FILES, GOOD, LARGE, MARKER, VALUES, ZEROS, call, corpus, honest
+from malicious import EVIL, FILES, GOOD, LARGE, MARKER, VALUES, ZEROS, binary, call, corpus, honest
 from malicious_calls import more
-from weightfiles import archive, state, write_tensors
+from weightfiles import archive, legacy, state, text, write_tensors
 
 from drafcheck import lint
+from drafcheck.checkpoint import WeightFile
 from drafcheck.finding import Severity
 from drafcheck.header import Header
 from drafcheck.source import LocalFile
 from drafcheck.tensor import Trouble
 from drafcheck.torch_pickle import read_pickle
+from drafcheck.unjudged import attacks
 
 CORPUS = corpus() | more()
 ABSENT = "{} is not installed (pip install -e '.[dev]' brings it for the Pythons that it supports)"
@@ -248,3 +252,33 @@ def test_code_in_what_is_called_safetensors_and_not_opened(
         (tmp_path / "consolidated.safetensors").write_bytes(data)
     found = lint(tmp_path, engine="sglang==0.5.15").checkpoints[0].findings
     assert [f.rule for f in found if f.rule in ("DC008", "DC009")] == rules
+
+
+def as_line(raw: bytes) -> bytes:
+    return b"V" + "".join(f"\\u{byte:04x}" for byte in raw).encode() + b"\n"
+
+
+@pytest.mark.parametrize("entries", [EVIL, GOOD])
+@pytest.mark.parametrize(
+    "written",
+    [binary, lambda raw: call("_codecs.encode", text(raw.decode("latin-1")), text("latin1")), as_line],
+    ids=["bytes", "text", "line"],
+)
+def test_bytes_that_a_pickle_gives_to_torch_load(
+    entries: bytes, written: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
+    """As pickle.dump writes a tensor: what is in them decides."""
+    (tmp_path / "config.json").write_text('{"architectures": ["LlamaForCausalLMEagle3"], "model_type": "llama"}')
+    write_tensors(tmp_path / "model.safetensors", a=(1,))
+    inner = legacy(entries, {"0": (6, ZEROS)})
+    (tmp_path / "extra.bin").write_bytes(b"\x80\x03" + call("torch.storage._load_from_bytes", written(inner)) + b".")
+    found = lint(tmp_path, engine="sglang==0.5.15").checkpoints[0].findings
+    assert [f.rule for f in found if f.rule in ("DC008", "DC009")] == ["DC009" if entries == EVIL else "DC008"]
+
+
+@pytest.mark.parametrize("protocol", range(6))
+def test_tensors_that_pickle_wrote_are_no_attack(protocol: int, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    path = tmp_path / "extra.bin"
+    path.write_bytes(pickle.dumps({"a": torch.ones(7000), "b": torch.zeros(71, dtype=torch.int8)}, protocol))
+    assert not attacks(WeightFile(LocalFile(path)), unseen=True)
