@@ -99,3 +99,33 @@ def test_a_sorted_map_of_other_tokens_does_not_pass_for_theirs() -> None:
     others = sorted(set(range(2048)) - set(IDS[::2]))[: len(IDS)]
     found = aligned(matrix(learnt(1.0)), matrix(target()), {"as given": others})
     assert found is not None and found.verdict == "wrong" and found.concord.p > 0.01
+
+
+UNSEEN = [0.15, 0.3, 0.6]
+
+
+def unseen(share: float, away: float) -> Rows:
+    """A head that has learnt much, but for tokens that no text had: their rows are those of the start.
+
+    ``away``: how far training moved these, all of them the same way, off the hidden states that it saw.
+    """
+    random = np.random.default_rng(5)
+    turned = np.linalg.qr(random.standard_normal((WIDTH, WIDTH)))[0]
+    rows = target()[IDS] @ turned + 0.3 * random.standard_normal((len(IDS), WIDTH)) + random.standard_normal(WIDTH) / 2
+    start = random.random(len(IDS)) < share
+    rows[start] = random.standard_normal((start.sum(), WIDTH)) - away * rows[~start].mean(axis=0)
+    return rows.astype(np.float32)
+
+
+@pytest.mark.parametrize("share", UNSEEN)
+@pytest.mark.parametrize("away", [0.0, 1.0, 3.0])
+def test_rows_of_tokens_that_were_never_seen_are_no_accident_of_the_mapping(share: float, away: float) -> None:
+    found = judged(unseen(share, away), 0)
+    assert found.verdict in ("right", "untold"), found
+    assert judged(unseen(share, away), 1).verdict == "wrong"
+
+
+@pytest.mark.parametrize("share", [0.02, 0.05, 0.3])
+def test_rows_of_other_tokens_are_told_where_all_were_seen(share: float) -> None:
+    found = judged(unseen(0, 0), share)
+    assert (found.verdict, found.others) == ("partly", False) and abs(found.amiss - share) < 0.1

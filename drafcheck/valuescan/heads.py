@@ -48,6 +48,8 @@ BAD, GOOD = 0.2, 0.5
 _LEAST = 32  # ids are too few below that
 _STRUCTURE = 1.15  # of the cosines of a head's rows, or of one row, over those of random ones
 _RANDOM = 1.02  # what random rows themselves stay below
+_NEAR = 0.9  # of the others: than these the token of a row in no doubt is nearer
+_ALIKE = 0.25  # a row in doubt is this far from being as often above as below one in no doubt, by any one measure
 _THROUGHOUT = 0.9  # of the rows: where these are amiss, so is the mapping
 
 Verdict = Literal["right", "partly", "wrong", "untold"]
@@ -61,7 +63,9 @@ class Alignment(NamedTuple):
     each head, the draft's first, over that of random rows: 1 for a head that nobody trained. ``empty`` are the rows of
     each that hold no number, or zeros alone. ``concord`` is what more rows tell; of these ``doubted``, as draft ids,
     have the token named among the farther half of the others. ``instead``: the shares of those that agree with another
-    reading. ``columns``: of so many values of a row nothing more was looked at; None where no row has more.
+    reading. ``columns``: of so many values of a row nothing more was looked at; None where no row has more. ``others``:
+    the rows in doubt are of another kind than those near their tokens, by the draft's head alone: those of tokens that
+    training hardly saw, and no accident of the mapping.
     """
 
     sampled: int
@@ -72,6 +76,7 @@ class Alignment(NamedTuple):
     doubted: tuple[int, ...]
     instead: Mapping[str, float]
     columns: int | None = None
+    others: bool = False
 
     @property
     def chance(self) -> float:
@@ -100,11 +105,17 @@ class Alignment(NamedTuple):
             return "wrong"
         if self._throughout:
             return "wrong"
-        if min(self.structure) >= _STRUCTURE and self.concord.mixed(self.named):
+        proven = not self.others or max(self.instead.values(), default=0.0) >= GOOD
+        if self.mixed and proven:
             return "wrong" if self.named < BAD and self.amiss >= _THROUGHOUT else "partly"
-        if self.named < BAD and min(self.structure) >= _STRUCTURE and self.concord.scattered:
+        if self.named < BAD and min(self.structure) >= _STRUCTURE and proven and self.concord.scattered:
             return "wrong"
         return "right" if self.named >= GOOD else "untold"
+
+    @property
+    def mixed(self) -> bool:
+        """Whether rows that do not follow their tokens stand beside others that do, whatever the reason."""
+        return min(self.structure) >= _STRUCTURE and self.concord.mixed(self.named)
 
     def why_untold(self, ours: str, theirs: str) -> str:
         """Why nothing follows, and what would settle it; ``ours`` and ``theirs`` are what to call the heads."""
@@ -183,8 +194,8 @@ def _closer(
         _stacked(ours, _fetched(ours, [ids]), ids), _stacked(theirs, _fetched(theirs, [named]), named), ids, named
     )
     seen = sight.judged("")
-    found = found._replace(concord=seen.concord, doubted=seen.doubted, structure=seen.structure)
-    if found.verdict != "partly" or len(sight.anchors) < _LEAST:
+    found = found._replace(concord=seen.concord, doubted=seen.doubted, structure=seen.structure, others=seen.others)
+    if not found.mixed or len(sight.anchors) < _LEAST:
         return found
     doubts = list(seen.doubted)
     told = list(_tokens(readings, doubts, rows).items())[1:]
@@ -235,7 +246,7 @@ class _Sight:
         alike = _unit(self.near) @ _unit(self._others).T
         hits, own = _hits(alike, self._tokens), np.diag(alike)
         spreads = _spreads(self.near, draft.shape[1]), _spreads(self._others, rows.shape[1])
-        tells = np.flatnonzero((spreads[0] >= _STRUCTURE) & (spreads[1] >= _STRUCTURE))
+        tells = np.flatnonzero(np.minimum(*spreads) >= _STRUCTURE)
         nearer = (alike < own[:, None]).sum(axis=1) / (len(own) - 1)  # the share of the others than which its token is
         self.anchors = np.flatnonzero(hits)
         self.doubts = tells[nearer[tells] < 1 / 2]
@@ -249,6 +260,7 @@ class _Sight:
             ),
             doubted=tuple(self._ids[int(i)] for i in self.doubts),
             instead={},
+            others=_differ((spreads[0], _sides(draft)), self.doubts, tells[nearer[tells] >= _NEAR]),
         )
 
     def also(self, found: Alignment, name: str, rows: Rows, tokens: Sequence[int]) -> Alignment:
@@ -284,6 +296,24 @@ def _spreads(near: Rows, width: int) -> Rows:
     """Of each row: the spread of its cosines over that of a random one of this width."""
     spreads: Rows = np.sqrt((near**2).sum(axis=1) / (len(near) - 1) * width)
     return spreads
+
+
+def _sides(draft: Rows) -> Rows:
+    """How far each row lies to the side on which most rows lie."""
+    filled = draft[draft.any(axis=1)]
+    sides: Rows = draft @ filled.mean(axis=0) if len(filled) else np.zeros(len(draft), np.float32)
+    return sides
+
+
+def _differ(measures: Iterable[Rows], some: NDArray[np.intp], others: NDArray[np.intp]) -> bool:
+    """Whether a measure tells some rows from others. Which rows a wrong mapping moves has nothing to do with them.
+
+    Told by the share of pairs in which it is larger (Mann and Whitney 1947).
+    """
+    if not len(some) or not len(others):
+        return False
+    larger = (float((measure[some][:, None] > measure[others][None, :]).mean()) for measure in measures)
+    return any(abs(share - 1 / 2) >= _ALIKE for share in larger)
 
 
 def _structure(near: Rows, rows: Rows) -> float:
