@@ -87,6 +87,9 @@ def run(args: list[str] | None = None) -> int:
         return INTERRUPTED
     except Exception as crash:
         if isinstance(crash, OSError) and crash.errno == errno.ENOSPC:  # the help, which click prints
+            from drafcheck.output import let_go
+
+            let_go(sys.stdout)
             return _complain(f"can not write: {crash.strerror}")
         from drafcheck.crash import describe
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import sys
@@ -69,10 +70,20 @@ def _write(stream: TextIO | None, text: str) -> None:
         stream.write(_encodable(stream, text))
         stream.flush()
     except BrokenPipeError:
-        # Python would complain once more when it flushes at exit: give it somewhere to flush to.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        let_go(stream)
     except OSError as error:
+        let_go(stream)
         raise UsageError(f"can not write to {stream.name}: {error.strerror or error}") from None
+
+
+def let_go(stream: TextIO | None) -> None:
+    """Write nothing more to a stream that takes nothing.
+
+    Python would complain once more when it flushes at exit, and exit with 120: this gives it somewhere to flush to.
+    """
+    if stream is not None:
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _encodable(stream: TextIO, text: str) -> str:
