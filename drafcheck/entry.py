@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import signal
+import _signal as signal  # type: ignore[import-not-found]  # signal itself imports enum and more
 
 TYPE_CHECKING = False  # as in the package itself
 if TYPE_CHECKING:
