@@ -23,6 +23,7 @@ from drafcheck.cli_options import (
 )
 from drafcheck.commands import DefaultGroup, PathWord, RuleWord
 from drafcheck.errors import UsageError
+from drafcheck.output import let_go
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -78,8 +79,10 @@ def run(args: list[str] | None = None) -> int:
         code = cli.main(args, prog_name="drafcheck", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except click.ClickException as error:
-        with contextlib.suppress(OSError):  # as in _complain
+        try:
             error.show()
+        except OSError:  # as in _complain
+            let_go(sys.stderr)
         return error.exit_code
     except UsageError as error:
         return _complain(str(error))
@@ -87,8 +90,6 @@ def run(args: list[str] | None = None) -> int:
         return INTERRUPTED
     except Exception as crash:
         if isinstance(crash, OSError) and crash.errno == errno.ENOSPC:  # the help, which click prints
-            from drafcheck.output import let_go
-
             let_go(sys.stdout)
             return _complain(f"can not write: {crash.strerror}")
         from drafcheck.crash import describe
