@@ -205,7 +205,10 @@ def test_the_comment_is_made_even_if_nothing_can_be_printed(hub: Hub) -> None:
 
 
 def test_reads_headers_only(hub: Hub) -> None:
-    """A pull request is judged by its own files, and by the little of them that a lint needs."""
+    """A pull request is judged by its own files, and by the little of them that a lint needs.
+
+    The state of a training is looked at for code that attacks, and no more.
+    """
     draft = Draft()
     draft.drop("fc.weight")
     draft.files["optimizer.pt"] = bytes(100_000)
@@ -213,7 +216,7 @@ def test_reads_headers_only(hub: Hub) -> None:
     gate(hub)
     read = [a for a in hub.asked if "/resolve/" in a]
     assert read and all(f"/resolve/{COMMIT}/" in a for a in read)
-    assert not [a for a in read if "optimizer" in a]
+    assert sum("optimizer" in a for a in read) <= 2
     assert f"GET /api/models/{REPO}/revision/refs/pr/5" in hub.asked
 
 

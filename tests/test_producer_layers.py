@@ -74,7 +74,7 @@ def config_of(producers: Path, cell: Cell) -> dict[str, Any]:
 
 def plan(cell: Cell, config: dict[str, Any]) -> WiringPlan:
     engine, contract = engine_and_contract(cell.version)
-    draft: Any = SimpleNamespace(data={"hidden_size": 64, **config}, settled=False)
+    draft: Any = SimpleNamespace(data={"hidden_size": 64, **config}, settled=False, classless=False)
     known = target_class(engine, target(cell.target))
     return plan_wiring(draft, target(cell.target), known, contract, engine, "EAGLE3", None)
 
