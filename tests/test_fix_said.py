@@ -130,6 +130,13 @@ def test_closed_standard_output_is_an_error(broken: Path) -> None:
     assert shell(f"@ {broken}-fixed {engine} 2>&-").returncode == 0
 
 
+@pytest.mark.parametrize("command", ["", "show"])
+def test_closed_standard_input_holds_no_launch_command(broken: Path, command: str) -> None:
+    done = shell(f"@ {command} {broken} {' '.join(ENGINE)} --launch - <&-")
+    said = "error: can not read a launch command from standard input: it is closed\n"
+    assert (done.returncode, done.stderr) == (2, said)
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_standard_output_is_an_error(broken: Path) -> None:
     engine = " ".join(ENGINE)

@@ -44,6 +44,8 @@ def _text(path: Path) -> str:
 def _stdin() -> str:
     from drafcheck.tomlpos import LIMIT
 
+    if sys.stdin is None:
+        raise UsageError("can not read a launch command from standard input: it is closed")
     raw = sys.stdin.buffer.read(LIMIT + 1)
     if len(raw) > LIMIT:
         raise UsageError(f"standard input is longer than the {LIMIT:,} bytes that are read of a launch file")
