@@ -9,13 +9,14 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
+from drafcheck.magic import ZIP
 from drafcheck.source import Source
 
 if TYPE_CHECKING:
     from zipfile import ZipInfo
 
-FRONT, FRONT_BYTES = b"PK\x03\x04", 30
-"""How the header in front of a file begins, and its length before the name and the extra field."""
+FRONT_BYTES = 30
+"""The length of the header in front of a file, before the name and the extra field; it begins with ``ZIP``."""
 
 REACH = 16 << 20
 """So many bytes from the start of a file are searched for headers; torch writes its pickle first."""
@@ -46,11 +47,11 @@ def _places(source: Source) -> list[int]:
     for start in range(0, min(REACH, source.size()), _PIECE):
         if len(places) >= MOST:
             break
-        data = source.read(start, start + _PIECE + len(FRONT) - 1)
-        at = data.find(FRONT)
+        data = source.read(start, start + _PIECE + len(ZIP) - 1)
+        at = data.find(ZIP)
         while at >= 0:
             places.append(start + at)
-            at = data.find(FRONT, at + len(FRONT))
+            at = data.find(ZIP, at + len(ZIP))
     return places[:MOST]
 
 

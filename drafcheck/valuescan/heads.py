@@ -147,9 +147,7 @@ def aligned(ours: Matrix | Scattered, theirs: Matrix, readings: Mapping[str, Seq
     question. The others are looked at where it is not right, and those one token off, whose rows lie beside, in any
     case. None when too few ids have a row in both heads. Raises SourceError.
     """
-    rows = theirs.tensor.shape[0]
-    first = next(iter(readings.values()))
-    ids = sampled([i for i in range(min(len(first), ours.tensor.shape[0])) if 0 <= first[i] < rows])
+    ids = sampled(_known(ours, theirs, next(iter(readings.values()))))
     if len(ids) < _LEAST:
         return None
     found = _compared(ours, theirs, readings, ids)
@@ -188,7 +186,7 @@ def _closer(
     """The same with what more rows tell. Raises SourceError."""
     rows = theirs.tensor.shape[0]
     first = next(iter(readings.values()))
-    ids = sampled([i for i in range(min(len(first), ours.tensor.shape[0])) if 0 <= first[i] < rows], CLOSER)
+    ids = sampled(_known(ours, theirs, first), CLOSER)
     named = [first[i] for i in ids]
     sight = _Sight(
         _stacked(ours, _fetched(ours, [ids]), ids), _stacked(theirs, _fetched(theirs, [named]), named), ids, named
@@ -202,6 +200,12 @@ def _closer(
     return found._replace(
         instead={name: sight.instead(_stacked(theirs, _fetched(theirs, [tokens]), tokens)) for name, tokens in told}
     )
+
+
+def _known(ours: Matrix | Scattered, theirs: Matrix, tokens: Sequence[int]) -> list[int]:
+    """The draft ids that have a row in both heads."""
+    rows = theirs.tensor.shape[0]
+    return [i for i in range(min(len(tokens), ours.tensor.shape[0])) if 0 <= tokens[i] < rows]
 
 
 def sampled(known: Sequence[int], most: int = SAMPLE) -> list[int]:
